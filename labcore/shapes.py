@@ -1,0 +1,91 @@
+"""The letter table: one name per axis, everywhere in the book, and the check that enforces it."""
+
+from typing import NamedTuple
+
+
+class Letter(NamedTuple):
+    """One axis: the letter used in code, its LaTeX form, what it counts, and the Chinese term."""
+
+    letter: str
+    latex: str
+    meaning: str
+    chinese: str
+
+
+LETTERS = {
+    row[0]: Letter(*row)
+    for row in [
+        ("B", "B", "batch: sequences handled together", "批大小"),
+        ("T", "T", "query positions", "查询位置数"),
+        ("S", "S", "key positions", "键位置数"),
+        ("D", r"D", "model width", "模型维度"),
+        ("H", "H", "query heads", "注意力头数"),
+        ("G", "G", "key/value heads (G divides H)", "键值头数"),
+        ("K", "d_k", "key width per head", "键维度"),
+        ("V", "d_v", "value width per head", "值维度"),
+        ("F", "d_{ff}", "hidden width of a feed-forward layer", "前馈层中间维度"),
+        ("E", "E", "experts", "专家数"),
+        ("A", "k", "active experts per token", "每个 token 的专家数"),
+        ("N", "N", "tokens: B·T, or the length of one sequence", "token 数"),
+        ("C", "C", "capacity: tokens one expert accepts", "专家容量"),
+        ("W", "W", "visible keys in a sliding window, self included", "窗口大小"),
+        ("L", "L", "layers", "层数"),
+        ("M", "M", "side of an image window", "图像窗口边长"),
+        ("R", "R", "windows per image", "每幅图像的窗口数"),
+        ("P", "P", "image patches", "图像块数"),
+        ("Y", "|V|", "vocabulary size", "词表大小"),
+    ]
+}
+
+
+class ShapeError(ValueError):
+    """A tensor whose shape does not fit the letters asked for."""
+
+
+def require(ok, argument, given, allowed, error=ValueError):
+    """None when `ok`; otherwise raises `error` naming the argument, what came and what may come.
+
+    >>> require(512 % 7 == 0, "heads", given=7, allowed="a divisor of width 512")
+    Traceback (most recent call last):
+    ValueError: heads: got 7; allowed: a divisor of width 512
+    """
+    if not ok:
+        raise error(f"{argument}: got {given}; allowed: {allowed}")
+
+
+def check(x, pattern, name="x", **known):
+    """Sizes of `x` by letter, after checking them against `pattern`.
+
+    A pattern is letters and numbers separated by spaces; a leading `...` allows any number of axes
+    before the named ones. The same letter must have the same size everywhere, and the size given
+    in `known` where there is one. Raises `ShapeError` with the tensor's name and both shapes.
+
+    >>> import torch
+    >>> check(torch.zeros(3, 4, 5, 6), "B H T K", name="q", K=6)
+    {'B': 3, 'H': 4, 'T': 5, 'K': 6}
+    >>> check(torch.zeros(3, 5), "B H T K", name="q")
+    Traceback (most recent call last):
+    labcore.shapes.ShapeError: q: got shape [3, 5]; allowed: [B, H, T, K]
+    """
+    axes = pattern.split()
+    free = bool(axes) and axes[0] == "..."
+    axes = axes[1:] if free else axes
+    unknown = [a for a in axes if not a.isdigit() and a not in LETTERS]
+    require(not unknown, "pattern", given=repr(pattern), allowed="letters of LETTERS and numbers")
+    shape = list(x.shape)
+
+    def refuse():
+        told = ", ".join(f"{a}={known[a]}" if a in known else a for a in axes)
+        allowed = f"[{'..., ' if free else ''}{told}]"
+        raise ShapeError(f"{name}: got shape {shape}; allowed: {allowed}")
+
+    if len(shape) < len(axes) or (len(shape) > len(axes) and not free):
+        refuse()
+    sizes = {}
+    for axis, size in zip(axes, shape[len(shape) - len(axes) :], strict=True):
+        wanted = int(axis) if axis.isdigit() else sizes.get(axis, known.get(axis, size))
+        if size != wanted:
+            refuse()
+        if not axis.isdigit():
+            sizes[axis] = size
+    return sizes
