@@ -1,0 +1,28 @@
+"""Attention: scores, weights, masks, the formula, and its multi-head form."""
+
+from labcore.attention.attend import attend, attend_naive
+from labcore.attention.masks import causal_mask, chunk_mask, combine, padding_mask, window_mask
+from labcore.attention.multihead import MultiHeadAttention
+from labcore.attention.scores import (
+    AdditiveScore,
+    additive_scores,
+    dot_scores,
+    scaled_dot_scores,
+    softmax,
+)
+
+__all__ = [
+    "AdditiveScore",
+    "MultiHeadAttention",
+    "additive_scores",
+    "attend",
+    "attend_naive",
+    "causal_mask",
+    "chunk_mask",
+    "combine",
+    "dot_scores",
+    "padding_mask",
+    "scaled_dot_scores",
+    "softmax",
+    "window_mask",
+]

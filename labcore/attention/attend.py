@@ -1,0 +1,155 @@
+"""The attention formula softmax(QKᵀ/√d_k)V: once as loops, the law, and once as torch runs it.
+
+Both take q [..., T, K], k [..., S, K] and v [..., S, V] with equal leading axes: nothing is
+repeated silently. The one exception is named: q [B, H, T, K] with k and v of G heads, G dividing
+H, lets the query heads h·G//H share one key/value head (Ainslie et al. 2023, section 2.2).
+
+Choices where the papers are silent: a query that sees no key gets zeros and zero gradients; with
+S ≠ T `causal` is aligned to the bottom right; no keys at all (S = 0) also gives zeros.
+NaN and infinity in inputs pass through, and hiding does not stop them: a hidden value still enters
+as 0 · NaN = NaN, as in torch. Overwrite padding with zeros before attention, not after.
+"""
+
+import itertools
+
+import torch
+import torch.nn.functional as F
+
+from labcore.attention.masks import causal_mask, check_mask
+from labcore.attention.scores import check_alike, check_float, checked_scale, softmax
+from labcore.shapes import require
+
+
+def attend(q, k, v, mask=None, *, causal=False, scale=None, need_weights=False):
+    """Outputs [..., T, V] of softmax(scale · QKᵀ)V (Vaswani et al. 2017, eq. 1); with
+    `need_weights` the pair of outputs and weights [..., T, S], one map for every query head.
+
+    `mask` is bool, True = may attend, of shape [T, S] or of the scores' rank with sizes or 1.
+    `scale` is 1/√K unless given. Without weights this *is* `F.scaled_dot_product_attention`, the
+    fused form that never writes the scores to memory; weights asked for cost that advantage.
+    Raises ValueError for shapes that do not fit and TypeError for wrong dtypes.
+
+    >>> q, k, v = torch.zeros(3, 4, 5, 6), torch.zeros(3, 2, 7, 6), torch.ones(3, 2, 7, 8)
+    >>> out, weights = attend(q, k, v, causal=True, need_weights=True)
+    >>> list(out.shape), list(weights.shape)
+    ([3, 4, 5, 8], [3, 4, 5, 7])
+    """
+    grouped = check_attend(q, k, v, mask, scale)
+    if need_weights:
+        return _explicit(q, k, v, _visible(q, k, mask, causal), scale, grouped)
+    T, S = q.shape[-2], k.shape[-2]
+    if mask is None and (not causal or T == S or T == 1):
+        # torch aligns is_causal to the top left, which is the same thing only when T = S; and one
+        # query alone is the last one: it sees every key.
+        square = causal and T == S
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=square, scale=scale, enable_gqa=grouped
+        )
+    mask = _visible(q, k, mask, causal)
+    if q.device.type == "cpu":
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped
+        )
+    return _attend_opened(q, k, v, mask, scale, grouped)
+
+
+def attend_naive(q, k, v, mask=None, *, causal=False, scale=None):
+    """The pair outputs [..., T, V], weights [..., T, S] of `attend`, one query and key at a time.
+
+    The law that every faster form is held to: for each query, score the keys it sees, divide the
+    exponentials by their sum, add up the values with these weights.
+
+    >>> out, weights = attend_naive(torch.zeros(5, 6), torch.zeros(7, 6), torch.ones(7, 8))
+    >>> list(out.shape), round(weights[0, 0].item(), 4)
+    ([5, 8], 0.1429)
+    """
+    grouped = check_attend(q, k, v, mask, scale)
+    scale = checked_scale(scale, q.shape[-1])
+    lead, T, S = q.shape[:-2], q.shape[-2], k.shape[-2]
+    seen = _visible(q, k, mask, causal)
+    seen = seen.expand(*lead, T, S) if seen is not None else q.new_ones(*lead, T, S).bool()
+    share = q.shape[-3] // max(k.shape[-3], 1) if grouped else 1
+    outs, rows = [], []
+    for place in itertools.product(*map(range, lead)):
+        keyed = (*place[:-1], place[-1] // share) if grouped else place
+        for t in range(T):
+            visible = [s for s in range(S) if seen[(*place, t, s)]]
+            out, row = _one_query(q[place][t], k[keyed], v[keyed], visible, scale)
+            outs.append(out)
+            rows.append(row)
+    outs = torch.stack(outs) if outs else q.new_zeros(0)
+    rows = torch.stack(rows) if rows else q.new_zeros(0)
+    return outs.reshape(*lead, T, v.shape[-1]), rows.reshape(*lead, T, S)
+
+
+def _one_query(q, k, v, visible, scale):
+    """The output [V] and the weights [S] of one query [K] that sees the keys in `visible`."""
+    scores = {s: scale * (q * k[s]).sum() for s in visible}
+    top = max((x.detach() for x in scores.values()), default=0)
+    grown = {s: (x - top).exp() for s, x in scores.items()}
+    weights = {s: x / sum(grown.values()) for s, x in grown.items()}
+    out = sum((weight * v[s] for s, weight in weights.items()), q.new_zeros(v.shape[-1]))
+    row = [weights.get(s, q.new_zeros(())) for s in range(len(k))]
+    return out, torch.stack(row) if row else q.new_zeros(0)
+
+
+def check_attend(q, k, v, mask=None, scale=None):
+    """True when key/value heads are shared, False when every head has its own; else an error."""
+    check_float(q, "q")
+    check_alike(k, "k", q)
+    check_alike(v, "v", q)
+    lead, width, S = q.shape[:-2], q.shape[-1:], k.shape[-2:-1]
+    require(q.ndim >= 2, "q", list(q.shape), "at least two axes, [..., T, K]")
+    require(width[0] >= 1, "q", list(q.shape), "a width K of at least 1")
+    grouped = False
+    if k.ndim != q.ndim or k.shape[:-2] != lead or k.shape[-1:] != width:
+        grouped = k.ndim == q.ndim == 4 and k.shape[0] == lead[0] and k.shape[-1:] == width
+        allowed = f"[{', '.join([*map(str, lead), 'S', str(width[0])])}]"
+        allowed += f", or [{lead[0]}, G, S, {width[0]}]" if q.ndim == 4 else ""
+        require(grouped, "k", list(k.shape), allowed)
+        G, H = k.shape[1], lead[1]
+        divides = G > 0 and H % G == 0
+        require(divides, "k", f"{G} heads", f"a number of heads that divides the {H} of q")
+    if v.ndim != k.ndim or v.shape[:-1] != k.shape[:-1]:
+        require(False, "v", list(v.shape), f"[{', '.join(map(str, (*k.shape[:-2], *S, 'V')))}]")
+    if mask is not None:
+        check_mask(mask, (*lead, q.shape[-2], *S), q.device)
+    if scale is not None:
+        checked_scale(scale, width[0])
+    return grouped
+
+
+def _visible(q, k, mask, causal):
+    """The mask that says it all: the given one, the causal one, both, or None."""
+    if not causal:
+        return mask
+    lower = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+    return lower if mask is None else mask & lower
+
+
+def _explicit(q, k, v, mask, scale, grouped):
+    """Outputs and weights, with the weights in memory; shared key/value heads are not copied."""
+    T, S = q.shape[-2], k.shape[-2]
+    scaled = q * checked_scale(scale, q.shape[-1])
+    if not grouped:
+        weights = softmax(scaled @ k.transpose(-1, -2), mask)
+        return weights @ v, weights
+    B, H, G = q.shape[0], q.shape[1], k.shape[1]
+    # The H/G queries that share a key/value head become more rows of one matrix product.
+    scores = scaled.reshape(B, G, H // G * T, -1) @ k.transpose(-1, -2)
+    weights = softmax(scores.reshape(B, H, T, S), mask)
+    out = weights.reshape(B, G, H // G * T, S) @ v
+    return out.reshape(B, H, T, v.shape[-1]), weights
+
+
+def _attend_opened(q, k, v, mask, scale, grouped):
+    """SDPA with a mask where its kernels disagree about rows that see nothing.
+
+    Such a row is shown everything and then overwritten with zeros: no kernel ever meets it, so
+    neither its output nor its gradient depends on which kernel torch picks.
+    """
+    empty = ~mask.any(-1, keepdim=True)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask | empty, scale=scale, enable_gqa=grouped
+    )
+    return out.masked_fill(empty, 0)

@@ -1,0 +1,147 @@
+"""Who may look at whom: bool masks, True = may attend, ready for `attend` and for `&`.
+
+Positions count from 0. `offset` is the position of the first query: a decoder that has S - T keys
+in its cache and asks T new queries stands at offset S - T, which is the default (the last query
+sees the last key: masks are aligned to the bottom right).
+"""
+
+import torch
+
+from labcore.shapes import require
+
+
+def causal_mask(T, S=None, *, offset=None, device=None):
+    """A mask [T, S]: query t, at position offset + t, sees the keys 0 … offset + t.
+
+    Vaswani et al. 2017, section 3.2.3. `S` defaults to `T`, `offset` to S - T. With more queries
+    than keys the first T - S queries see nothing, and attention gives them zeros.
+
+    >>> causal_mask(2, 4).int().tolist()
+    [[1, 1, 1, 0], [1, 1, 1, 1]]
+    """
+    queries, keys = _positions(T, S, offset, device)
+    return keys <= queries
+
+
+def window_mask(T, S, window, *, offset=None, device=None):
+    """A causal mask [T, S] in which every query sees the last `window` keys, itself included.
+
+    The query at position p sees p - window + 1 … p; a window of S or more is the causal mask.
+    `S` = None stands for `T`.
+
+    >>> window_mask(4, 4, 2).int().tolist()
+    [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    """
+    _whole("window", window, 1)
+    queries, keys = _positions(T, S, offset, device)
+    return (keys <= queries) & (keys > queries - window)
+
+
+def chunk_mask(T, S, chunk, *, offset=None, device=None):
+    """A causal mask [T, S] in which a query sees only keys of its own chunk of `chunk` positions.
+
+    Chunks are cut at the positions 0, chunk, 2·chunk, …; nothing crosses a cut. `S` = None stands
+    for `T`.
+
+    >>> chunk_mask(4, 4, 2).int().tolist()
+    [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
+    """
+    _whole("chunk", chunk, 1)
+    queries, keys = _positions(T, S, offset, device)
+    return (keys <= queries) & (keys // chunk == queries // chunk)
+
+
+def padding_mask(lengths, S=None, *, device=None):
+    """A mask [B, 1, 1, S] that hides, in sequence b, the keys from `lengths[b]` on.
+
+    `lengths` is a list or an integer tensor [B] of values 0 … S; `S` defaults to the longest. The
+    two axes of size 1 stand for heads and queries, so that it cannot land on the wrong axis.
+
+    >>> padding_mask([3, 1], 4)[:, 0, 0].int().tolist()
+    [[1, 1, 1, 0], [1, 0, 0, 0]]
+    """
+    given = lengths
+    if not isinstance(given, torch.Tensor):
+        given = torch.tensor(list(lengths)) if len(lengths) else torch.zeros(0, dtype=torch.long)
+    whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    require(whole, "lengths", given=given.dtype, allowed="integers", error=TypeError)
+    require(given.ndim == 1, "lengths", given=f"shape {list(given.shape)}", allowed="shape [B]")
+    longest = int(given.max()) if given.numel() else 0
+    shortest = int(given.min()) if given.numel() else 0
+    S = longest if S is None else S
+    _whole("S", S, 0)
+    fits = shortest >= 0 and longest <= S
+    require(fits, "lengths", given=f"values {shortest} to {longest}", allowed=f"values 0 to S={S}")
+    given = given.to(device=device) if device is not None else given
+    return (torch.arange(S, device=given.device) < given[:, None])[:, None, None, :]
+
+
+def combine(*masks):
+    """One mask that allows what every given mask allows; `None` among them allows all.
+
+    Masks of two axes stand for [T, S], of four for [B, H, T, S]; axes of size 1 are repeated.
+
+    >>> list(combine(causal_mask(5, 7), None, padding_mask([7, 2, 4], 7)).shape)
+    [3, 1, 5, 7]
+    """
+    found = [m for m in masks if m is not None]
+    for mask in found:
+        check_mask_type(mask, "masks")
+    ranks = sorted({m.ndim for m in found if m.ndim != 2})
+    require(len(ranks) < 2, "masks", given=f"ranks {ranks}", allowed="rank 2 and one other rank")
+    if not found:
+        return None
+    result = found[0]
+    for mask in found[1:]:
+        pairs = zip(reversed(result.shape), reversed(mask.shape), strict=False)
+        fits = all(a == b or 1 in (a, b) for a, b in pairs)
+        shapes = f"shapes {list(result.shape)} and {list(mask.shape)}"
+        require(fits, "masks", given=shapes, allowed="sizes that are equal or 1")
+        result = result & mask
+    return result
+
+
+def check_mask_type(mask, name="mask"):
+    """None, or a TypeError: only bool masks say without doubt which way round they are."""
+    given = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
+    allowed = "a bool tensor, True = may attend"
+    require(given is torch.bool, name, given=given, allowed=allowed, error=TypeError)
+
+
+def check_mask(mask, shape, device):
+    """None, or an error unless `mask` is bool, on `device`, and fits scores of this `shape`.
+
+    Fitting means rank 2 ([T, S]) or the scores' own rank; every axis has the scores' size or 1,
+    the last one exactly S. Other ranks are refused: a [B, S] or [H, T, S] mask that torch would
+    repeat along the wrong axis must not pass.
+    """
+    check_mask_type(mask)
+    given, wanted = tuple(mask.shape), tuple(shape)
+    fits = len(given) in (2, len(wanted)) and len(given) <= len(wanted)
+    if fits:
+        tail = wanted[len(wanted) - len(given) :]
+        fits = given[-1] == tail[-1]
+        fits = fits and all(a == b or a == 1 for a, b in zip(given, tail, strict=True))
+    if not fits:
+        own = f"{list(wanted)} with 1 allowed before the last axis"
+        full = own if len(wanted) <= 2 else f"{list(wanted[-2:])} or {own}"
+        require(False, "mask", given=f"shape {list(given)}", allowed=full)
+    require(mask.device == device, "mask", given=f"device {mask.device}", allowed=str(device))
+
+
+def _positions(T, S, offset, device):
+    """Positions of the queries [T, 1] and of the keys [1, S], checked."""
+    S = T if S is None else S
+    _whole("T", T, 0)
+    _whole("S", S, 0)
+    if offset is None:
+        offset = S - T
+    else:
+        _whole("offset", offset, 0)
+    queries = torch.arange(T, device=device)[:, None] + offset
+    return queries, torch.arange(S, device=device)[None, :]
+
+
+def _whole(name, value, least):
+    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    require(ok, name, given=repr(value), allowed=f"a whole number of at least {least}")
