@@ -1,0 +1,6 @@
+"""Blocks: layers put together with residual paths, and the mixers they may be built on."""
+
+from labcore.blocks.encoder import EncoderBlock
+from labcore.blocks.mixers import ConvolutionMixer, RecurrentMixer, SelfAttentionMixer
+
+__all__ = ["ConvolutionMixer", "EncoderBlock", "RecurrentMixer", "SelfAttentionMixer"]

@@ -1,0 +1,48 @@
+"""The feed-forward layer: two matrices with a bend between them, the same at every position.
+
+FFN(x) = W_2 · f(W_1 x + b_1) + b_2 (Vaswani et al. 2017, eq. 2, there with f = ReLU; BERT takes
+the exact GELU). It changes the features within a position and never looks at another one.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from labcore.attention.scores import check_float
+from labcore.shapes import ShapeError, require
+
+ACTIVATIONS = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "identity": lambda x: x,
+}
+
+
+class FeedForward(nn.Module):
+    """Outputs [..., D] of x [..., D] through a hidden layer of width F, position by position.
+
+    `activation` is a name from `ACTIVATIONS` or any function of a tensor; `hidden` defaults to 4D.
+
+    >>> layer = FeedForward(6, 11)
+    >>> list(layer(torch.ones(3, 5, 6)).shape), sum(p.numel() for p in layer.parameters())
+    ([3, 5, 6], 149)
+    """
+
+    def __init__(self, width, hidden=None, activation="relu", *, bias=True):
+        super().__init__()
+        known = callable(activation) or activation in ACTIVATIONS
+        require(known, "activation", repr(activation), f"a function or one of {[*ACTIVATIONS]}")
+        self.activation = activation
+        self.function = activation if callable(activation) else ACTIVATIONS[activation]
+        self.up_proj = nn.Linear(width, 4 * width if hidden is None else hidden, bias=bias)
+        self.down_proj = nn.Linear(self.up_proj.out_features, width, bias=bias)
+
+    def forward(self, x):
+        check_float(x, "x")
+        width = self.up_proj.in_features
+        fits = x.ndim >= 1 and x.shape[-1] == width
+        require(fits, "x", f"shape {list(x.shape)}", f"[..., D={width}]", ShapeError)
+        return self.down_proj(self.function(self.up_proj(x)))
