@@ -40,7 +40,8 @@ class SinusoidalPositions(nn.Module):
 
     It has no parameters and no longest length.
 
-    >>> SinusoidalPositions(4)(torch.zeros(3, 2, 4, dtype=torch.float64))[0].round(decimals=3).tolist()
+    >>> x = torch.zeros(3, 2, 4, dtype=torch.float64)
+    >>> SinusoidalPositions(4)(x)[0].round(decimals=3).tolist()
     [[0.0, 1.0, 0.0, 1.0], [0.841, 0.54, 0.01, 1.0]]
     """
 

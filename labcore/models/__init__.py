@@ -1,0 +1,15 @@
+"""Whole models, and the door to real weights for them."""
+
+from labcore.models.bert import Bert, BertConfig
+from labcore.models.pretrained import available, from_pretrained
+
+__all__ = ["Bert", "BertConfig", "available", "from_pretrained", "sentence_attention"]
+
+
+def __getattr__(name):
+    """`sentence_attention`, imported when asked for: its module also runs as a program."""
+    if name == "sentence_attention":
+        from labcore.models.recorded import sentence_attention
+
+        return sentence_attention
+    raise AttributeError(f"labcore.models has no {name!r}")
