@@ -1,0 +1,101 @@
+"""The encoder block against torch's layer, in both norm orders."""
+
+import pytest
+import torch
+from torch import nn
+
+from labcore.attention import causal_mask, padding_mask
+from labcore.blocks import EncoderBlock
+
+B, T, D, H, HIDDEN = 3, 5, 12, 4, 17
+
+
+def draw(*shape, seed=0):
+    numbers = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=numbers, dtype=torch.float64)
+
+
+def pair(norm, activation="gelu"):
+    """Torch's layer with random weights everywhere, and ours with the same ones."""
+    torch.manual_seed(0)
+    theirs = nn.TransformerEncoderLayer(
+        D, H, HIDDEN, 0.0, activation, 1e-3, batch_first=True, norm_first=norm == "pre"
+    ).double()
+    for weight in theirs.parameters():
+        nn.init.normal_(weight, std=0.5)
+    ours = EncoderBlock(D, H, HIDDEN, norm, activation=activation, eps=1e-3).double()
+    state, other = {}, theirs.state_dict()
+    for kind in ("weight", "bias"):
+        parts = other[f"self_attn.in_proj_{kind}"].chunk(3)
+        for name, part in zip("qkv", parts, strict=True):
+            state[f"attention.{name}_proj.{kind}"] = part
+        state[f"attention.o_proj.{kind}"] = other[f"self_attn.out_proj.{kind}"]
+        state[f"ffn.up_proj.{kind}"] = other[f"linear1.{kind}"]
+        state[f"ffn.down_proj.{kind}"] = other[f"linear2.{kind}"]
+        state[f"attention_norm.{kind}"] = other[f"norm1.{kind}"]
+        state[f"ffn_norm.{kind}"] = other[f"norm2.{kind}"]
+    ours.load_state_dict(state)
+    return theirs, ours
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_equals_torch(norm, activation, masked):
+    theirs, ours = pair(norm, activation)
+    x, pull = draw(B, T, D).requires_grad_(), draw(B, T, D, seed=1)
+    mask, padding, hidden = None, None, None
+    if masked:
+        mask, lengths = causal_mask(T), [5, 2, 3]
+        padding, hidden = ~padding_mask(lengths, T)[:, 0, 0], ~mask
+        mask = mask & padding_mask(lengths, T)
+    wanted = theirs(x, src_mask=hidden, src_key_padding_mask=padding)
+    out, weights = ours(x, mask, need_weights=True)
+    assert (out - wanted).abs().max() < 1e-9
+    assert (ours(x, mask) - wanted).abs().max() < 1e-9
+    assert weights.shape == (B, H, T, T)
+    gradients = [torch.autograd.grad((y * pull).sum(), x)[0] for y in (out, wanted)]
+    assert (gradients[0] - gradients[1]).abs().max() < 1e-9
+
+
+def test_the_two_orders_differ():
+    post, pre = pair("post")[1], pair("pre")[1]
+    pre.load_state_dict(post.state_dict())
+    assert (post(draw(B, T, D)) - pre(draw(B, T, D))).abs().max() > 0.1
+
+
+def test_pre_norm_leaves_the_residual_path_alone_and_post_norm_does_not():
+    for norm, untouched in (("pre", True), ("post", False)):
+        block = EncoderBlock(D, H, HIDDEN, norm).double()
+        with torch.no_grad():
+            block.attention.o_proj.weight.zero_()
+            block.ffn.down_proj.weight.zero_()
+            block.ffn.down_proj.bias.zero_()
+        x = draw(B, T, D) * 3
+        assert torch.equal(block(x), x) is untouched
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_future_permutation_and_empty_input(norm):
+    block = pair(norm)[1]
+    x = draw(B, T, D)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    assert (block(x[:, order]) - block(x)[:, order]).abs().max() < 1e-9
+    changed = x.clone()
+    changed[:, 3] += 9
+    assert torch.equal(block(changed, causal=True)[:, :3], block(x, causal=True)[:, :3])
+    assert block(x[:0]).shape == (0, T, D)
+    assert block(x[:, :0]).shape == (B, 0, D)
+
+
+def test_dropout_only_in_training():
+    block = EncoderBlock(D, H, HIDDEN, dropout=0.5).double()
+    x = draw(B, T, D)
+    assert not torch.equal(block(x), block(x))
+    block.eval()
+    assert torch.equal(block(x), block(x))
+
+
+def test_bad_norm_is_named():
+    with pytest.raises(ValueError, match='^norm: got \'middle\'; allowed: "post" or "pre"'):
+        EncoderBlock(D, H, HIDDEN, "middle")
