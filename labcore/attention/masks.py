@@ -101,13 +101,6 @@ def combine(*masks):
     return result
 
 
-def check_mask_type(mask, name="mask"):
-    """None, or a TypeError: only bool masks say without doubt which way round they are."""
-    given = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
-    allowed = "a bool tensor, True = may attend"
-    require(given is torch.bool, name, given=given, allowed=allowed, error=TypeError)
-
-
 def check_mask(mask, shape, device):
     """None, or an error unless `mask` is bool, on `device`, and fits scores of this `shape`.
 
@@ -117,16 +110,24 @@ def check_mask(mask, shape, device):
     """
     check_mask_type(mask)
     given, wanted = tuple(mask.shape), tuple(shape)
-    fits = len(given) in (2, len(wanted)) and len(given) <= len(wanted)
-    if fits:
-        tail = wanted[len(wanted) - len(given) :]
-        fits = given[-1] == tail[-1]
-        fits = fits and all(a == b or a == 1 for a, b in zip(given, tail, strict=True))
-    if not fits:
+    tail = wanted[-len(given) :]
+    ranked = len(given) in (2, len(wanted)) and len(given) == len(tail)
+    same = ranked and given == tail
+    sizes = zip(given[:-1], tail[:-1], strict=True) if ranked else ()
+    if not (same or (ranked and given[-1] == tail[-1] and all(a in (b, 1) for a, b in sizes))):
         own = f"{list(wanted)} with 1 allowed before the last axis"
         full = own if len(wanted) <= 2 else f"{list(wanted[-2:])} or {own}"
         require(False, "mask", given=f"shape {list(given)}", allowed=full)
-    require(mask.device == device, "mask", given=f"device {mask.device}", allowed=str(device))
+    if mask.device != device:
+        require(False, "mask", given=f"device {mask.device}", allowed=str(device))
+
+
+def check_mask_type(mask, name="mask"):
+    """None, or a TypeError: only bool masks say without doubt which way round they are."""
+    given = mask.dtype if isinstance(mask, torch.Tensor) else type(mask).__name__
+    if given is not torch.bool:
+        allowed = "a bool tensor, True = may attend"
+        require(False, name, given=given, allowed=allowed, error=TypeError)
 
 
 def _positions(T, S, offset, device):
