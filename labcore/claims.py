@@ -35,8 +35,8 @@ def claim(claim_id, /, *, digits=4, **values):
     decimals the line shows, at most 4. Raises `ClaimError` that says id, name, given value,
     expected value and rule.
 
-    >>> claim("A15-01", greedy=0.6**3, best=0.4 * 0.9 * 0.9)
-    ✓ A15-01  greedy 0.216  best 0.324
+    >>> claim("A01-05", source_length=4, target_length=2, weight_shapes=[[2, 4], [5, 2], [3, 3]])
+    ✓ A01-05  source_length 4  target_length 2  weight_shapes [[2, 4], [5, 2], [3, 3]]
     """
     entry = _entry(claim_id)
     if isinstance(digits, bool) or digits not in range(5):

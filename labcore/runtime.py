@@ -1,4 +1,4 @@
-"""The same start for every notebook: seed, threads, device, and what the numbers were computed with."""
+"""The same start for every notebook: seed, threads, device, and what computed the numbers."""
 
 import os
 import platform
@@ -92,7 +92,8 @@ def describe():
     if "gpu" in facts:
         # A T4 emulates bfloat16: is_bf16_supported() alone would say yes.
         native = torch.cuda.is_bf16_supported(including_emulation=False)
-        lines.append(f"GPU: {facts['gpu']}, {facts['gpu_gib']} GiB, sm_{facts['compute_capability']}")
+        capability = facts["compute_capability"]
+        lines.append(f"GPU: {facts['gpu']}, {facts['gpu_gib']} GiB, compute {capability}")
         lines.append(f"bfloat16 in hardware: {'yes' if native else 'no'}")
     else:
         lines.append("GPU: none; everything in the book runs on the CPU")

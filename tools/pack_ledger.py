@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Pack book/ledger/ledger_*.yml into labcore/_ledger.json, from which `claim` works in a wheel.
 
-    python tools/pack_ledger.py            write the file
-    python tools/pack_ledger.py --check    exit 1 when it is not what would be written
+python tools/pack_ledger.py            write the file
+python tools/pack_ledger.py --check    exit 1 when it is not what would be written
 """
 
 import argparse
@@ -17,7 +17,7 @@ KEPT = ("section", "decide", "claim", "expect")
 
 
 def packed(folder):
-    """The JSON text for the ledger in `folder`: one entry a line, so that a diff shows the change."""
+    """The JSON text for the ledger in `folder`: one entry a line, for readable diffs."""
     entries = {}
     for path in sorted(folder.glob("ledger_*.yml")):
         for entry in yaml.safe_load(path.read_text(encoding="utf-8")):

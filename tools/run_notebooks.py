@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Execute notebooks and write them in canonical form, so that a second run changes no byte.
 
-    python tools/run_notebooks.py notebooks/a_transformer/a01_self_attention.ipynb …
-    python tools/run_notebooks.py --form-only NB …    rewrite without executing
-    python tools/run_notebooks.py --check NB …        exit 1 when a file is not in canonical form
+python tools/run_notebooks.py notebooks/a_transformer/a01_self_attention.ipynb …
+python tools/run_notebooks.py --form-only NB …    rewrite without executing
+python tools/run_notebooks.py --check NB …        exit 1 when a file is not in canonical form
 """
 
 import argparse
@@ -96,7 +96,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="+", type=Path)
     parser.add_argument("--form-only", action="store_true", help="do not execute")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 on a difference")
+    parser.add_argument("--check", action="store_true", help="only compare; exit 1 on a difference")
     parser.add_argument("--timeout", type=int, default=300, help="seconds a cell may take")
     args = parser.parse_args()
     missing = [str(p) for p in args.notebooks if not p.is_file()]
