@@ -1,0 +1,28 @@
+"""Measures: who reaches whom, how far, and what a layer costs."""
+
+from labcore.metrics.accounting import (
+    Cost,
+    cost_table,
+    count_calls,
+    multiply_adds,
+    parameter_shares,
+    parameters,
+)
+from labcore.metrics.paths import layers_to_connect, product_chain, sequential_steps
+from labcore.metrics.reach import influence, jacobian, off_diagonal_count, visible_positions
+
+__all__ = [
+    "Cost",
+    "cost_table",
+    "count_calls",
+    "influence",
+    "jacobian",
+    "layers_to_connect",
+    "multiply_adds",
+    "off_diagonal_count",
+    "parameter_shares",
+    "parameters",
+    "product_chain",
+    "sequential_steps",
+    "visible_positions",
+]
