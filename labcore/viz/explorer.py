@@ -199,6 +199,9 @@ def _values(name, given):
     require(iterable, name, repr(given), "a list of values", error=TypeError)
     values = [value.item() if hasattr(value, "item") else value for value in given]
     require(len(values) > 1, name, given=f"{len(values)} values", allowed="at least 2 values")
+    unfit = [value for value in values if getattr(value, "__hash__", None) is None]
+    allowed = "numbers, texts, booleans"
+    require(not unfit, name, given=repr(unfit and unfit[0]), allowed=allowed, error=TypeError)
     labels = [label_text(value) for value in values]
     twice = [label for label in labels if labels.count(label) > 1]
     allowed = "values that differ in six digits"

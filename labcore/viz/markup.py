@@ -50,9 +50,8 @@ def tag(name, content="", **attributes):
 
 def framed(content, **attributes):
     """`content` inside the box that carries the style of the book's tables and drawings."""
-    return (
-        f"<style>{asset('player.css')}</style>"
-        + tag("div", tag("div", content, class_="labx-view"), class_="labx", **attributes)
+    return f"<style>{asset('player.css')}</style>" + tag(
+        "div", tag("div", content, class_="labx-view"), class_="labx", **attributes
     )
 
 

@@ -1,6 +1,7 @@
 """The look of the book's figures: few colours, white ground, and a font with Chinese glyphs."""
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 
@@ -70,5 +71,9 @@ def styled():
 @functools.cache
 def register_font():
     """Name of the font whose glyphs are used where the Latin font has none."""
-    font_manager.fontManager.addfont(str(FONT))
+    manager = font_manager.fontManager
+    manager.addfont(str(FONT))
+    entry = next(known for known in manager.ttflist if known.name == FONT_NAME)
+    # The one weight also answers for bold: a missing weight would be logged onto the page.
+    manager.ttflist.append(dataclasses.replace(entry, weight=700))
     return FONT_NAME
