@@ -32,15 +32,16 @@ def claim(claim_id, /, *, digits=4, **values):
 
     Values are numbers, strings, booleans, exceptions, NumPy arrays, tensors on any device, or
     nested lists of these; numbers are compared on the CPU in float64. `digits` is how many
-    decimals the line shows, at most 4. Raises `ClaimError` that says id, name, given value,
+    decimals the line shows, at most 4; with None a bounded value shows as its bound, for values
+    that training leaves to the machine. Raises `ClaimError` that says id, name, given value,
     expected value and rule.
 
     >>> claim("A01-05", source_length=4, target_length=2, weight_shapes=[[2, 4], [5, 2], [3, 3]])
     ✓ A01-05  source_length 4  target_length 2  weight_shapes [[2, 4], [5, 2], [3, 3]]
     """
     entry = _entry(claim_id)
-    if isinstance(digits, bool) or digits not in range(5):
-        raise ClaimError(f"{claim_id}: digits: got {digits!r}; allowed: 0 to 4")
+    if isinstance(digits, bool) or digits not in (None, 0, 1, 2, 3, 4):
+        raise ClaimError(f"{claim_id}: digits: got {digits!r}; allowed: 0 to 4, or None")
     _check_names(claim_id, entry["expect"], values)
     shown = [f"✓ {claim_id}"]
     for name, rule in entry["expect"].items():
@@ -203,6 +204,11 @@ def _printed(value, rule, digits):
         return "holds"
     if "raises" in rule:
         return f"raises {rule['raises']}"
+    if digits is None:
+        for word, sign in (("above", "> "), ("below", "< "), ("between", "in ")):
+            if word in rule:
+                return f"{sign}{rule[word]}"
+        digits = 4
     return _text(value, digits)
 
 

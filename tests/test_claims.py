@@ -155,6 +155,17 @@ def test_the_line_is_rounded(rule, capsys, rules, value, shown):
     assert capsys.readouterr().out == f"✓ Z1-01  x {shown}\n"
 
 
+def test_without_digits_a_bounded_value_shows_its_bound(rule, capsys):
+    for rules, shown in (
+        ({"above": 0.9}, "> 0.9"),
+        ({"below": 2}, "< 2"),
+        ({"between": [0, 1]}, "in [0, 1]"),
+        ({"value": 0.97, "abs": 0.01}, "0.9712"),
+    ):
+        rule(rules, x=0.97123, digits=None)
+        assert capsys.readouterr().out == f"✓ Z1-01  x {shown}\n"
+
+
 def test_float32_values_are_compared_in_float64(rule):
     with pytest.raises(ClaimError):
         rule({"value": 0.1}, x=torch.tensor(0.1))  # 0.1 in float32 is 1.5e-9 away
