@@ -40,6 +40,8 @@ def line_svg(
     low, high = _limits(height, ylim, log_y)
     left, top, right, bottom = 52, 8, size[0] - 10, size[1] - 38
     to_x, ticks_x = _axis(across.min(), across.max(), left, right, log_x, "x")
+    if log_x and len(across) <= 10:  # powers of two, most often: their own values say more
+        ticks_x = [(value, f"{value:.6g}") for value in across]
     to_y, ticks_y = _axis(low, high, bottom, top, log_y, "series")
     parts = []
     for value, text in ticks_y:
@@ -109,7 +111,8 @@ def lines_svg(tokens_from, tokens_to, weights, *, query=None, caption=None, digi
         order = numpy.argsort(-array[query], kind="stable")[:3]
         best = [(left[query], int(c), array[query, c]) for c in order]
     links = [[word, right[c], float(weight)] for word, c, weight in best]
-    return _figure("".join(parts), size, told, caption, table(links, ["query", "key", "weight"], digits=digits))
+    below = table(links, ["query", "key", "weight"], digits=digits)
+    return _figure("".join(parts), size, told, caption, below)
 
 
 def text_width(text, size=12):

@@ -17,8 +17,8 @@ def attention_lines(tokens, weights, query, *, heads=None, title="", ax=None):
 
     `weights` is [S] or [heads, S] of this query, or the whole map [T, S] or [heads, T, S] given
     with T = S = number of tokens (a square [S, S] is a map). A line is wide and dark where its
-    weight is large; each head has a colour, and its weights stand as squares beside the words. `heads`
-    names the heads. Refuses weights outside 0 to 1, an unknown query and more than 6 heads.
+    weight is large; each head has a colour, and its weights stand as squares beside the words.
+    `heads` names the heads. Refuses weights outside 0 to 1, an unknown query, more than 6 heads.
 
     >>> picture = attention_lines(["the", "cat", "it"], [0.1, 0.8, 0.1], query=2)
     >>> len(picture.axes[0].texts)
@@ -85,12 +85,13 @@ def _draw_head(ax, row, start, shift, colour, index):
     """Lines and squares of one head: width grows with the weight, darkness with its root."""
     for place, weight in enumerate(row):
         weight = min(float(weight), 1.0)
+        look = {"color": colour, "alpha": weight**0.5}
         ax.plot(
-            [0, 1], [start, place + shift], color=colour, linewidth=0.4 + 4.6 * weight,
-            alpha=0.95 * weight**0.5, solid_capstyle="butt",
+            [0, 1], [start, place + shift], linewidth=0.4 + 4.6 * weight,
+            solid_capstyle="butt", **look,
         )  # fmt: skip
         square = 1.01 + 0.06 * index + numpy.array([0, 0.05, 0.05, 0])
-        ax.fill(square, place + numpy.array([-0.36, -0.36, 0.36, 0.36]), color=colour, alpha=weight**0.5)
+        ax.fill(square, place + numpy.array([-0.36, -0.36, 0.36, 0.36]), **look)
 
 
 def _widen(ax):
