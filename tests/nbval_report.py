@@ -124,8 +124,17 @@ class Report:
         peak, cpu = item.stash.get(METER, (0, 0.0))
         ids = claims_in(cell.source)
         report.user_properties.append(
-            (PROPERTY, {"phase": call.when, "seconds": report.duration, "peak": peak, "cpu": cpu,
-                        "number": item.cell_num + 1, "claims": ids})
+            (
+                PROPERTY,
+                {
+                    "phase": call.when,
+                    "seconds": report.duration,
+                    "peak": peak,
+                    "cpu": cpu,
+                    "number": item.cell_num + 1,
+                    "claims": ids,
+                },
+            )
         )
         if report.failed:
             told = f"{Path(item.path).name}, cell [{item.cell_num + 1}]"
@@ -154,12 +163,13 @@ class Report:
         if self.worker or not target or not self.rows:
             return
         path = Path(target)
-        known = json.loads(path.read_text()).get("notebooks", {}) if path.exists() else {}
+        before = json.loads(path.read_text()).get("notebooks", {}) if path.exists() else {}
+        root = Path(self.config.rootpath) / "notebooks"
+        known = {k: v for k, v in before.items() if (root / f"{k}.ipynb").exists()}
         for name, rows in self.rows.items():
             known[short(name)] = summed(rows, sum(name == n for n, _ in self.failed))
-        root = Path(self.config.rootpath) / "notebooks"
-        kept = {k: known[k] for k in sorted(known) if (root / f"{k}.ipynb").exists()}
-        status = {"versions": versions(), "date": time.strftime("%Y-%m-%d"), "notebooks": kept}
+        status = {"versions": versions(), "date": time.strftime("%Y-%m-%d")}
+        status["notebooks"] = dict(sorted(known.items()))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(status, indent=1, ensure_ascii=False) + "\n")
 
