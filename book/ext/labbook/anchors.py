@@ -1,4 +1,4 @@
-"""An anchor at each claim: `#claim-A01-03` opens the very cell, or the sentence with its citation."""
+"""An anchor at each claim: `#claim-A01-03` opens the very cell, or the cited sentence."""
 
 import re
 
@@ -14,7 +14,9 @@ def anchor(claim_id):
 
 def add(app, doctree):
     """Give cells that claim, and comments that mark a citation or an erratum, their ids."""
-    for cell in doctree.findall(lambda n: isinstance(n, nodes.container) and "cell" in n["classes"]):
+    for cell in doctree.findall(nodes.container):
+        if "cell" not in cell["classes"]:
+            continue
         for block in cell.findall(nodes.literal_block):
             cell["ids"] += [anchor(found) for found in CLAIM.findall(block.astext())]
             break  # the first literal block is the input; later ones are outputs

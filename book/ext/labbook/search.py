@@ -14,7 +14,9 @@ WORDS = re.compile(rf"[{CJK}]+|[^\W{CJK}]+|[√∂Σσαβγδεθλμτω∞≈
 
 SPLIT_QUERY = """
 function splitQuery(query) {
-  const found = query.match(/[\\u3400-\\u9fff]+|(?:(?![\\u3400-\\u9fff])[\\p{L}\\p{N}_])+|[√∂∞≈≤≥≠×·→∈∑∏]/gu) || [];
+  const word = "(?:(?![\\u3400-\\u9fff])[\\p{L}\\p{N}_])+";
+  const term = new RegExp("[\\u3400-\\u9fff]+|" + word + "|[√∂∞≈≤≥≠×·→∈∑∏]", "gu");
+  const found = query.match(term) || [];
   return found.flatMap((term) => {
     if (!/^[\\u3400-\\u9fff]/.test(term) || term.length < 3) return [term];
     return Array.from({length: term.length - 1}, (_, i) => term.slice(i, i + 2));

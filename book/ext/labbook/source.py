@@ -1,4 +1,4 @@
-"""What the generated pages are made from: ledger, outline, notebooks, results. Reads, never writes."""
+"""What the generated pages are made from: ledger, notebooks, results. Only reads."""
 
 import functools
 import json
