@@ -1,0 +1,6 @@
+"""Training: one loop for all small models, and the toy tasks that they learn."""
+
+from labcore.train.loop import Step, batches, fit, rate_at
+from labcore.train.referent import train_referent
+
+__all__ = ["Step", "batches", "fit", "rate_at", "train_referent"]

@@ -1,0 +1,119 @@
+"""One training loop for every small model of the book: AdamW, warm-up then cosine, clipping.
+
+It is deterministic: the order of the examples comes from its own generator, nothing is read from a
+global one, and nothing is printed. What happened is in the log.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from labcore.shapes import require
+
+
+class Step(NamedTuple):
+    """One update: its number from 1, the batch's loss, the rate used, the norm before clipping."""
+
+    step: int
+    loss: float
+    rate: float
+    gradient_norm: float
+
+
+def rate_at(step, steps, peak, warmup=0.1):
+    """Learning rate of update `step` (from 0): a straight rise over the first `warmup` share of
+    `steps`, then half a cosine down to 0 (Loshchilov and Hutter 2017, eq. 5, without restarts).
+
+    The first update does not have rate 0 and neither has the last one: each of them moves.
+
+    >>> [round(rate_at(step, 10, 1.0, warmup=0.2), 2) for step in range(10)]
+    [0.5, 1.0, 0.97, 0.88, 0.75, 0.59, 0.41, 0.25, 0.12, 0.03]
+    """
+    rise = max(1, round(warmup * steps))
+    if step < rise:
+        return peak * (step + 1) / rise
+    return peak * (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
+
+
+def batches(count, size, steps, seed=0):
+    """Yields `steps` index tensors of at most `size` out of range(`count`).
+
+    Every pass over the examples has a new order, drawn from a generator of this seed; a pass whose
+    end does not fill a batch gives a smaller one.
+
+    >>> [sorted(batch.tolist()) for batch in batches(5, 5, 2)]
+    [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]]
+    """
+    for name, value in (("count", count), ("size", size)):
+        require(_whole(value) and value >= 1, name, repr(value), "a whole number of at least 1")
+    require(_whole(steps) and steps >= 0, "steps", repr(steps), "a whole number of at least 0")
+    draw = torch.Generator().manual_seed(seed)
+    left = torch.empty(0, dtype=torch.long)
+    for _ in range(steps):
+        if not len(left):
+            left = torch.randperm(count, generator=draw)
+        yield left[:size]
+        left = left[size:]
+
+
+def fit(
+    model,
+    data,
+    loss,
+    *,
+    steps,
+    rate,
+    batch=64,
+    warmup=0.1,
+    weight_decay=0.01,
+    betas=(0.9, 0.98),
+    clip=1.0,
+    seed=0,
+):
+    """Log of the updates, a list of `Step`; the model is trained in place.
+
+    `data` is a tuple of tensors with the examples along axis 0; `loss(model, *examples)` gives the
+    mean loss of a batch. Weights decay, biases and norms (one axis) do not. Gradients longer than
+    `clip` are cut to it; `clip=None` leaves them. Raises FloatingPointError when the loss is no
+    number any more: training on would only hide where it began.
+
+    >>> model = torch.nn.Linear(3, 1)
+    >>> data = torch.eye(3), torch.ones(3, 1)
+    >>> square = lambda model, x, y: (model(x) - y).square().mean()
+    >>> log = fit(model, data, square, steps=200, rate=0.1)
+    >>> len(log), log[-1].loss < 0.01
+    (200, True)
+    """
+    sizes = {len(part) for part in data}
+    require(len(sizes) == 1, "data", given=f"lengths {sorted(sizes)}", allowed="one length for all")
+    whole = {"decay": [], "plain": []}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            whole["decay" if parameter.ndim > 1 else "plain"].append(parameter)
+    groups = [
+        {"params": whole["decay"], "weight_decay": weight_decay},
+        {"params": whole["plain"], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=rate, betas=betas)
+    parameters = whole["decay"] + whole["plain"]
+    log = []
+    model.train()
+    for step, chosen in enumerate(batches(sizes.pop(), batch, steps, seed)):
+        now = rate_at(step, steps, rate, warmup)
+        for group in optimizer.param_groups:
+            group["lr"] = now
+        value = loss(model, *(part[chosen] for part in data))
+        if not math.isfinite(value.item()):
+            raise FloatingPointError(f"loss: got {value.item()} in step {step + 1} of {steps}")
+        optimizer.zero_grad()
+        value.backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip)
+        optimizer.step()
+        log.append(Step(step + 1, value.item(), now, norm.item()))
+    model.eval()
+    return log
+
+
+def _whole(value):
+    return isinstance(value, int) and not isinstance(value, bool)
