@@ -29,7 +29,7 @@ def tall(n):
 
 
 EXPLORERS = [
-    explore(cell, start={"d_k": 8, "scaled": True}, title="A", d_k=WIDTHS, scaled=[False, True]),
+    explore(cell, start={"d_k": 8, "scaled": True}, title="A", scaled=[False, True], d_k=WIDTHS),
     explore(curve, slope=[1, 2, 4]),
     explore(tall, n=[2, 9, 3]),
 ]
@@ -57,7 +57,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture
 def open_page(browser, address):
-    """A function that opens the page in a context of its own; at the end nothing may have failed."""
+    """A function that opens the page; at the end nothing may have been logged or fetched."""
     contexts, problems = [], []
 
     def opened(**settings):
@@ -97,7 +97,7 @@ def is_at(page, index, **point):
 def test_every_dial_turns_by_keyboard_to_the_frame_python_makes(open_page):
     page = open_page()
     assert is_at(page, 0, d_k=8, scaled=True)
-    width, scaled = player(page, 0).locator("input").all()
+    scaled, width = player(page, 0).locator("input").all()
     for on, key in ((False, "Home"), (True, "End")):
         scaled.focus()
         page.keyboard.press(key)
@@ -119,7 +119,7 @@ def test_second_explorer_and_the_twin_turn_alone(open_page):
     for slope in (1, 2, 4):
         assert is_at(page, 1, slope=slope)
         page.keyboard.press("ArrowRight")
-    player(page, 3).locator("input").first.focus()
+    player(page, 3).locator("input").last.focus()
     page.keyboard.press("End")
     assert is_at(page, 3, d_k=32, scaled=True)
     assert is_at(page, 0, d_k=8, scaled=True)
@@ -131,16 +131,16 @@ def test_tab_reaches_dials_and_button_in_their_order(open_page):
     for _ in range(3):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
-    assert seen == ["d_k", "scaled", "play d_k"]
+    assert seen == ["scaled", "d_k", "play scaled"]
 
 
 def test_a_screen_reader_hears_the_point_and_the_caption(open_page):
     page = open_page()
     live = player(page, 0).locator("[aria-live=polite]")
     assert live.inner_text() == ""
-    player(page, 0).locator("input").first.focus()
+    player(page, 0).locator("input").last.focus()
     page.keyboard.press("Home")
-    assert live.inner_text() == "d_k = 2, scaled = on: d_k is 2"
+    assert live.inner_text() == "scaled = on, d_k = 2: d_k is 2"
     assert player(page, 0).get_attribute("role") == "group"
     assert player(page, 0).get_attribute("aria-label") == "A"
 
@@ -170,13 +170,14 @@ def test_play_walks_to_the_end_and_stops(open_page):
 def test_play_walks_the_dial_that_was_turned_last_and_turning_stops_it(open_page):
     page = open_page()
     page.clock.install()
-    width, scaled = player(page, 0).locator("input").all()
+    scaled, width = player(page, 0).locator("input").all()
     scaled.focus()
     page.keyboard.press("Home")
     button = player(page, 0).locator("button")
     assert button.get_attribute("aria-label") == "play scaled"
     width.focus()
     page.keyboard.press("Home")
+    assert button.get_attribute("aria-label") == "play d_k"
     button.click()
     page.clock.run_for(800)
     assert is_at(page, 0, d_k=4, scaled=False)
@@ -214,7 +215,7 @@ def test_on_a_phone_a_wide_frame_scrolls_inside_its_own_box(open_page, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     box = player(page, 0).locator(".labx-view")
     assert box.evaluate("box => box.scrollWidth > box.clientWidth")
-    width = player(page, 0).locator("input").first.bounding_box()
+    width = player(page, 0).locator("input").last.bounding_box()
     assert width["x"] >= 0
     assert width["x"] + width["width"] <= 390
 
@@ -232,5 +233,5 @@ def test_text_below_does_not_jump_back_when_a_frame_is_smaller(open_page):
 
 def test_labels_show_the_value_and_captions_are_text(open_page):
     page = open_page()
-    assert player(page, 0).locator("output").all_inner_texts() == ["8", "on"]
+    assert player(page, 0).locator("output").all_inner_texts() == ["on", "8"]
     assert "a & b" in player(page, 1).inner_text()
