@@ -52,13 +52,12 @@ test-unit: $(STAMP)  ## lint, unit tests and doctests of the package
 
 test-notebooks: $(STAMP)  ## re-execute every notebook and compare each output (nbval)
 	@echo "== notebooks: every cell again, every output compared"
-	@rm -rf build/status && mkdir -p build
-	@$(KERNEL_ENV) $(BIN)/python $(NBVAL) -q $(NOTEBOOKS)
+	@$(KERNEL_ENV) $(BIN)/python $(NBVAL) -q --status build/status.json $(NOTEBOOKS)
 
 test-book: $(STAMP) chromium  ## the notebooks' form, and the built book in a browser without network
 	@test -f _build/html/index.html || $(MAKE) book
 	@echo "== form of the notebooks, the built pages, the browser"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/book
+	@BOOK_REQUIRED=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/book
 
 chromium:
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \

@@ -10,6 +10,7 @@ MOST_SECONDS, MOST_MIB = 60, 2048
 
 def told(faults):
     """Fails with every fault on a line of its own."""
+    faults = list(faults)
     if faults:
         pytest.fail("\n".join(faults), pytrace=False)
 
