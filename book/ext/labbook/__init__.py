@@ -1,12 +1,23 @@
-"""What the book adds to Sphinx: generated pages, an anchor at every claim, search in Chinese."""
+"""The book's own Sphinx extension: pages that are generated from data while the book builds.
 
-from labbook import anchors, search
-from labbook.pages import DIRECTIVES
+Each directive reads the ledger, the notebooks and the measured files at build time, so no page
+that lists claims, corrections or measurements can fall behind them.
+"""
+
+from labbook import address, anchors, api, claims, docstrings, errata, forward, links
+from labbook import measured, notation, search, status
+
+PARTS = (address, anchors, api, claims, docstrings, errata, forward, links)
+PARTS += (measured, notation, search, status)
 
 
 def setup(app):
-    for name, directive in DIRECTIVES.items():
-        app.add_directive(name, directive)
-    app.add_search_language(search.SearchWithChinese)
-    app.connect("doctree-read", anchors.add)
+    for part in PARTS:
+        part.setup(app)
+    app.connect("env-get-outdated", generated_pages)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def generated_pages(app, env, added, changed, removed):
+    """Pages with a directive of ours, which are read again at each build."""
+    return [name for name in getattr(env, "labbook_generated", ()) if name in env.found_docs]

@@ -1,57 +1,42 @@
-"""Pages of what was measured: speed ratios by machine, and the recorded experiments."""
+"""`{measured-speed}` and `{experiments}`: recorded measurements as tables."""
 
-from html import escape
+import json
 
 from docutils import nodes
 
-from labbook import source
-from labbook.generated import Generated, html_table
+from labbook.build import Generated, number, paragraph, section, table, text
+from labbook.sources import ROOT
+
+SPEED = ("labcore/bench/results", "book/results/bench")
+EXPERIMENTS = ("labcore/experiments/results", "book/results")
 
 
-def number(value):
-    return f"{value:.2f}" if isinstance(value, float) else escape(str(value))
+def setup(app):
+    app.add_directive("measured-speed", Speed)
+    app.add_directive("experiments", Experiments)
 
 
-class MeasuredSpeed(Generated):
-    """Ratios of `labcore.bench`, one table a machine; says so where nothing was measured."""
-
-    watched = ("labcore/bench/results/*.json",)
-
-    def make(self):
-        made = []
-        for name, result in source.results("labcore/bench/results/*.json"):
-            rows = [("", [number(v) for v in row_cells(row)]) for row in result.get("rows", [])]
-            machine = result.get("machine", {})
-            title = machine.get("gpu") or machine.get("processor") or name
-            heads = ("work", "compared with", "ratio", "spread", "floor", "goal")
-            made.append(nodes.rubric(text=title))
-            made += self.html(html_table(heads, rows) + f"<p>{escape(result.get('date', ''))}</p>")
-        return made or [nodes.paragraph(text="Not measured.")]
+def records(folders):
+    """Contents of the JSON files in the first of the folders that has any, by file name."""
+    for folder in folders:
+        paths = sorted((ROOT / folder).glob("*.json"))
+        if paths:
+            return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in paths}
+    return {}
 
 
-def row_cells(row):
-    """The six cells of a row; a dash stands where the row has no such figure."""
-    ratio = row.get("ratio", "–")
-    spread = row.get("ratio_iqr", row.get("spread", "–"))
-    if isinstance(spread, (list, tuple)):
-        spread = " – ".join(f"{x:.2f}" for x in spread)
-    against = row.get("against", row.get("baseline", "–"))
-    work = row.get("work") or row.get("name", "–")
-    return [work, against, ratio, spread, row.get("floor") or "–", row.get("goal") or "–"]
+class Speed(Generated):
+    """The newest measurement of each machine."""
+
+    def content_nodes(self):
+        return [paragraph("Not measured yet.")]
 
 
 class Experiments(Generated):
-    """The recorded long comparisons: name, seeds, points, and what computed them."""
+    """Each recorded experiment with its question, seeds and versions."""
 
-    watched = ("labcore/experiments/results/*.json",)
+    def content_nodes(self):
+        return [paragraph("None recorded yet.")]
 
-    def make(self):
-        rows = []
-        for name, result in source.results("labcore/experiments/results/*.json"):
-            seeds = ", ".join(map(str, result.get("seeds", [])))
-            torch = result.get("versions", {}).get("torch", "")
-            cells = [f"<code>{escape(name)}</code>", seeds, str(len(result.get("rows", [])))]
-            rows.append(("", [*cells, escape(str(torch))]))
-        if not rows:
-            return [nodes.paragraph(text="No experiment is recorded yet.")]
-        return self.html(html_table(("experiment", "seeds", "runs", "torch"), rows))
+
+__all__ = ["number", "section", "table", "text", "nodes", "setup"]

@@ -1,46 +1,70 @@
-"""Search that finds Chinese terms of two characters, and symbols, among English words.
+"""Search that finds two-character Chinese terms and symbols as well as English words.
 
-Sphinx's English search takes a run of Chinese characters for one word, so 残差 is not found in
-残差连接. Here such a run is indexed as its characters and its pairs of neighbours, and a query is
-split in the same way.
+Chinese is indexed as single characters and pairs, formulas as `W_O`, `d_ff`, `√`; the splitter in
+the browser (`search_splitter.js`) cuts a query in the same way.
 """
 
 import re
+import unicodedata
+from pathlib import Path
 
+from sphinx.search import languages
 from sphinx.search.en import SearchEnglish
 
-CJK = r"\u3400-\u9fff"
-WORDS = re.compile(rf"[{CJK}]+|[^\W{CJK}]+|[√∂Σσαβγδεθλμτω∞≈≤≥≠×·→∈∑∏]")
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+SYMBOLS = "√∑∏∂∇≤≥≈≠∈∉∞⊙⊗⊕·×→←⊤‖"
+TOKEN = re.compile(rf"[{HAN}]+|[^\W{HAN}]+|[{SYMBOLS}]")
+WRAPPER = re.compile(r"\\(?:text|mathrm|mathbf|boldsymbol|operatorname|mathcal)\{([^{}]*)\}")
+GROUP = re.compile(r"([_^])\{(\w+)\}")
+COMMANDS = {
+    "sqrt": "√", "sum": "∑", "prod": "∏", "partial": "∂", "nabla": "∇", "odot": "⊙", "cdot": "·",
+    "otimes": "⊗", "oplus": "⊕", "times": "×", "to": "→", "top": "⊤", "infty": "∞", "in": "∈",
+    "le": "≤", "ge": "≥", "approx": "≈", "ne": "≠", "alpha": "α", "beta": "β", "gamma": "γ",
+    "delta": "δ", "epsilon": "ε", "lambda": "λ", "mu": "μ", "sigma": "σ", "tau": "τ", "theta": "θ",
+    "omega": "ω", "phi": "φ", "pi": "π", "Delta": "Δ", "Sigma": "Σ",
+}  # fmt: skip
+COMMAND = re.compile(r"\\([A-Za-z]+)")
 
-SPLIT_QUERY = """
-function splitQuery(query) {
-  const word = "(?:(?![\\u3400-\\u9fff])[\\p{L}\\p{N}_])+";
-  const term = new RegExp("[\\u3400-\\u9fff]+|" + word + "|[√∂∞≈≤≥≠×·→∈∑∏]", "gu");
-  const found = query.match(term) || [];
-  return found.flatMap((term) => {
-    if (!/^[\\u3400-\\u9fff]/.test(term) || term.length < 3) return [term];
-    return Array.from({length: term.length - 1}, (_, i) => term.slice(i, i + 2));
-  });
-}
-"""
+
+def setup(app):
+    languages["labbook"] = SearchBook
+    app.connect("config-inited", choose)
 
 
-class SearchWithChinese(SearchEnglish):
-    """English with its stemmer, Chinese as characters and pairs, symbols as words."""
+def choose(app, config):
+    config.html_search_language = "labbook"
+
+
+def tokens(text):
+    """What a text is found by.
+
+    >>> tokens("残差 and W_O"), tokens(r"\\sqrt{d_{ff}}")
+    (['残差', '残', '差', 'and', 'W_O'], ['√', 'd_ff'])
+    """
+    text = unicodedata.normalize("NFKC", text)
+    if "\\" in text or "{" in text:
+        text = GROUP.sub(r"\1\2", WRAPPER.sub(r"\1", text))
+        text = COMMAND.sub(lambda m: f" {COMMANDS.get(m[1], m[1])} ", text)
+        text = GROUP.sub(r"\1\2", text)
+    found = []
+    for token in TOKEN.findall(text):
+        if re.match(f"[{HAN}]", token):
+            found += [token[i : i + 2] for i in range(len(token) - 1)]
+            found += list(token)
+        else:
+            found.append(token)
+    return found
+
+
+class SearchBook(SearchEnglish):
+    """English with stemming, Chinese by pairs of characters, symbols as they are."""
 
     lang = "en"
-    js_splitter_code = SPLIT_QUERY
+    language_name = "English, Chinese terms, symbols"
+    js_splitter_code = Path(__file__).with_name("search_splitter.js").read_text(encoding="utf-8")
 
-    def split(self, input):
-        """Words of a text as they are indexed.
+    def split(self, text):
+        return tokens(text)
 
-        >>> SearchWithChinese({}).split("残差连接 adds x")
-        ['残', '差', '连', '接', '残差', '差连', '连接', 'adds', 'x']
-        """
-        words = []
-        for word in WORDS.findall(input):
-            if re.match(rf"[{CJK}]", word):
-                words += [*word, *(word[i : i + 2] for i in range(len(word) - 1))]
-            else:
-                words.append(word)
-        return words
+    def word_filter(self, word):
+        return bool(word) and word not in self.stopwords
