@@ -4,8 +4,20 @@ Each directive reads the ledger, the notebooks and the measured files at build t
 that lists claims, corrections or measurements can fall behind them.
 """
 
-from labbook import address, anchors, api, claims, docstrings, errata, forward, links
-from labbook import measured, notation, search, status
+from labbook import (
+    address,
+    anchors,
+    api,
+    claims,
+    docstrings,
+    errata,
+    forward,
+    links,
+    measured,
+    notation,
+    search,
+    status,
+)
 
 PARTS = (address, anchors, api, claims, docstrings, errata, forward, links)
 PARTS += (measured, notation, search, status)

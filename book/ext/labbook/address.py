@@ -1,4 +1,4 @@
-"""What derives from `repository.url`: the site's address and the cards that links show elsewhere."""
+"""What derives from `repository.url`: the site's address, and the cards of links to its pages."""
 
 import html
 import re

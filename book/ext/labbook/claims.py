@@ -32,8 +32,8 @@ class Claims(Generated):
         by_code = sum(places[i].how == "code" for i in known)
         to_come = len(sources.waiting(self.env, entries.values()))
         words = (
-            f"{len(known)} statements are decided on these pages: {by_code} by a cell that computes "
-            f"them, {len(known) - by_code} by a citation, because no cell can. "
+            f"{len(known)} statements are decided on these pages: {by_code} by a cell that "
+            f"computes them, {len(known) - by_code} by a citation, because no cell can. "
         )
         missing = len(entries) - to_come - len(known)
         if missing:

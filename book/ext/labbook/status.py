@@ -2,7 +2,6 @@
 
 import json
 
-
 from labbook import sources
 from labbook.build import Generated, number, paragraph, reference, table
 
@@ -33,7 +32,8 @@ class Status(Generated):
         if not figures:
             return [paragraph("Not measured in this checkout: run the notebook gate."), *parts]
         versions = ", ".join(f"{k} {v}" for k, v in figures.get("versions", {}).items())
-        parts.insert(0, paragraph(f"Run of {figures.get('date', 'an unknown day')} with {versions}."))
+        day = figures.get("date", "an unknown day")
+        parts.insert(0, paragraph(f"Run of {day} with {versions}."))
         return parts
 
     def row(self, chapter, figures):
