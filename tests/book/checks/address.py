@@ -23,8 +23,8 @@ def repository(root):
 def slug(url):
     """Owner and name in a repository's address.
 
-    >>> slug("https://github.com/OWNER/transformer-labcore")
-    ('OWNER', 'transformer-labcore')
+    >>> slug("https://github.com/somebody/a-book")
+    ('somebody', 'a-book')
     """
     owner, name = url.rstrip("/").removesuffix(".git").split("/")[-2:]
     return owner, name
