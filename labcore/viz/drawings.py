@@ -43,14 +43,8 @@ def line_svg(
     if log_x and len(across) <= 10:  # powers of two, most often: their own values say more
         ticks_x = [(value, f"{value:.6g}") for value in across]
     to_y, ticks_y = _axis(low, high, bottom, top, log_y, "series")
-    parts = []
-    for value, text in ticks_y:
-        parts.append(f'<path d="M{left} {to_y(value):.1f}H{right}" {GRID}/>')
-        parts.append(_text(left - 6, to_y(value) + 4, text, "end"))
-    for value, text in ticks_x:
-        parts.append(f'<path d="M{to_x(value):.1f} {bottom}v4" {AXIS}/>')
-        parts.append(_text(to_x(value), bottom + 17, text))
-    parts.append(f'<path d="M{left} {top}V{bottom}H{right}" fill="none" {AXIS}/>')
+    across_at = [(to_x(value), text) for value, text in ticks_x]
+    parts = _box(left, top, right, bottom, across_at, [(to_y(y), text) for y, text in ticks_y])
     if at is not None:
         inside = across.min() <= at <= across.max()
         require(inside, "at", f"{at:g}", f"a place from {across.min():g} to {across.max():g}")
@@ -60,8 +54,7 @@ def line_svg(
         parts.append(_polyline(points, index))
     parts.append(_text((left + right) / 2, size[1] - 4, xlabel))
     middle = (top + bottom) / 2
-    turned = f' transform="rotate(-90 11 {middle:g})"'
-    parts.append(_text(11, middle, ylabel, more=turned))
+    parts.append(_text(11, middle, ylabel, more=f' transform="rotate(-90 11 {middle:g})"'))
     told = f"{caption or ylabel or 'curves'}: {', '.join(lines)}"
     return _figure("".join(parts), size, told, caption, _key(lines, across, xlabel, digits))
 
@@ -85,12 +78,24 @@ def lines_svg(tokens_from, tokens_to, weights, *, query=None, caption=None, digi
     if query is not None:
         allowed = f"a position from 0 to {len(left) - 1}"
         require(query in rows, "query", given=repr(query), allowed=allowed)
-    shown = rows if query is None else [query]
+    drawing, size = _links(array, left, right, query)
+    told = caption or "attention from the words left to the words right"
+    best = [(left[r], c, array[r, c]) for r in rows for c in [int(array[r].argmax())]]
+    if query is not None:
+        order = numpy.argsort(-array[query], kind="stable")[:3]
+        best = [(left[query], int(c), array[query, c]) for c in order]
+    links = [[word, right[c], float(weight)] for word, c, weight in best]
+    below = table(links, ["query", "key", "weight"], digits=digits)
+    return _figure(drawing, size, told, caption, below)
+
+
+def _links(array, left, right, query):
+    """SVG text of both word columns and the lines between them, and its size."""
     step, start = 20, 12
     edge = max(text_width(word) for word in left) + 10
     far = edge + 150
     parts = []
-    for r in shown:
+    for r in range(len(left)) if query is None else [query]:
         for c, weight in enumerate(array[r]):
             if weight >= 0.01:  # thinner than can be seen
                 y, z = start + step * r, start + step * c
@@ -104,15 +109,7 @@ def lines_svg(tokens_from, tokens_to, weights, *, query=None, caption=None, digi
     for c, word in enumerate(right):
         parts.append(_text(far + 6, start + step * c + 4, word, "start"))
     width = far + max(text_width(word) for word in right) + 10
-    size = (math.ceil(width), step * max(len(left), len(right)) + 8)
-    told = caption or "attention from the words left to the words right"
-    best = [(left[r], c, array[r, c]) for r in rows for c in [int(array[r].argmax())]]
-    if query is not None:
-        order = numpy.argsort(-array[query], kind="stable")[:3]
-        best = [(left[query], int(c), array[query, c]) for c in order]
-    links = [[word, right[c], float(weight)] for word, c, weight in best]
-    below = table(links, ["query", "key", "weight"], digits=digits)
-    return _figure("".join(parts), size, told, caption, below)
+    return "".join(parts), (math.ceil(width), step * max(len(left), len(right)) + 8)
 
 
 def text_width(text, size=12):
@@ -167,6 +164,18 @@ def _axis(low, high, start, end, log, name):
     if len(marks) < 2:
         marks = [(10**value, f"{10**value:.3g}") for value in (low, (low + high) / 2, high)]
     return (lambda value: start + (math.log10(value) - low) * scale), marks
+
+
+def _box(left, top, right, bottom, across, upright):
+    """SVG parts of the two axes, their ticks at pixels (place, text), and the grid lines."""
+    parts = []
+    for y, text in upright:
+        parts.append(f'<path d="M{left} {y:.1f}H{right}" {GRID}/>')
+        parts.append(_text(left - 6, y + 4, text, "end"))
+    for x, text in across:
+        parts.append(f'<path d="M{x:.1f} {bottom}v4" {AXIS}/>')
+        parts.append(_text(x, bottom + 17, text))
+    return [*parts, f'<path d="M{left} {top}V{bottom}H{right}" fill="none" {AXIS}/>']
 
 
 def _text(x, y, text, anchor="middle", more=""):
