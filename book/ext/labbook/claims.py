@@ -1,12 +1,12 @@
-"""`{claims}`: every ledger entry that a notebook decides, with its value and its cell."""
+"""`{claims}`: every ledger entry that a notebook decides, with its values and its cell."""
+
+import re
 
 from docutils import nodes
 
 from labbook import sources
-from labbook.build import Generated, paragraph, reference, section, table, text
+from labbook.build import Generated, paragraph, reference, section, text
 from labbook.rules import rule_text
-
-COLUMNS = ("claim", "statement", "printed", "must be")
 
 
 def setup(app):
@@ -14,7 +14,7 @@ def setup(app):
 
 
 class Claims(Generated):
-    """Tables of claims, one for each section, below a filter."""
+    """Claims by chapter and section, below a filter."""
 
     def content_nodes(self):
         places = sources.places(self.env)
@@ -45,10 +45,7 @@ class Claims(Generated):
         for name in dict.fromkeys(e["section"] for e in entries):
             mine = [e for e in entries if e["section"] == name]
             rows = [self.row(e, places[e["id"]]) for e in mine]
-            ids = [{"ids": [e["id"]], "classes": ["claim-row"]} for e in mine]
-            block = table(COLUMNS, rows, classes=["claims-table"], row_attributes=ids)
-            title = sources.heading(name)
-            node = section(title, block, ids=[f"claims-of-{name}"])
+            node = section(sources.heading(name), *rows, ids=[f"claims-of-{name}"])
             node["classes"] += ["claims-of", f"document-{name[0]}"]
             parts.append(node)
         outer = section(chapter.title, *parts, ids=[nodes.make_id(f"in-{chapter.page}")])
@@ -57,14 +54,32 @@ class Claims(Generated):
 
     def row(self, entry, place):
         link = reference(f"claim-{entry['id']}", entry["id"], self.env.docname)
+        row = nodes.container(ids=[entry["id"]], classes=["claim-row"])
+        row += paragraph(link, " ", entry["claim"], classes=["claim-says"])
         if place.how == "cited":
             source = entry.get("source") or entry.get("primary_source") or "see the sentence"
-            return [link, entry["claim"], "cited", source]
-        rules = [
-            paragraph(text(name, nodes.literal), ": ", rule_text(rule))
-            for name, rule in entry["expect"].items()
-        ]
-        return [link, entry["claim"], text(place.printed, nodes.inline, classes=["printed"]), rules]
+            row += paragraph("cited: ", source, classes=["claim-cited"])
+            return row
+        printed = values_of(place.printed, entry["expect"])
+        values = nodes.bullet_list(classes=["claim-values"])
+        for name, rule in entry["expect"].items():
+            value = text(printed.get(name, "–"), nodes.strong)
+            rule = text(f"must be {rule_text(rule)}", nodes.inline, classes=["claim-rule"])
+            line = paragraph(text(name, nodes.literal), " ", value, " ", rule)
+            values += nodes.list_item("", line)
+        row += values
+        return row
+
+
+def values_of(printed, names):
+    """What a claim's line shows for each name.
+
+    >>> values_of("greedy 0.216  best 0.324", ["greedy", "best"])
+    {'greedy': '0.216', 'best': '0.324'}
+    """
+    pattern = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    parts = re.split(rf"(?:^|  )({pattern}) ", printed)
+    return dict(zip(parts[1::2], (value.strip() for value in parts[2::2]), strict=True))
 
 
 FILTER = """<form class="claim-filter" id="claim-filter" role="search" hidden>

@@ -64,7 +64,8 @@ class Errata(Generated):
             item += text(name, nodes.term)
             item += nodes.definition("", paragraph(value))
             fields += item
-        title = f"{entry['id']} · {sources.heading(entry['section']).split(' · ', 1)[-1]}"
+        english = sources.outline()[entry["section"]]["heading_en"]
+        title = f"{entry['id']} · {english}"
         return section(title, fields, ids=[entry["id"]])
 
     def where(self, entry):
