@@ -12,14 +12,13 @@ def main(arguments=None):
         prog="python -m labcore.experiments",
         description="Runs recorded experiments; a run that was stopped goes on where it was.",
     )
-    parser.add_argument("name", nargs="*", help="experiments to run; without one: list them")
-    parser.add_argument("--all", action="store_true", help="every experiment")
+    parser.add_argument("name", nargs="*", help='experiments to run, or "all"; none: list them')
     parser.add_argument("--seed", type=int, help="only this seed")
     parser.add_argument("--force", action="store_true", help="start anew, dropping the recording")
     parser.add_argument("--check", action="store_true", help="re-run one seed and compare")
     parser.add_argument("--folder", help="where the JSON files lie (default: in the package)")
     given = parser.parse_args(arguments)
-    chosen = names() if given.all else given.name
+    chosen = names() if given.name == ["all"] else given.name
     if not chosen:
         for name in names():
             experiment = find(name)
