@@ -7,8 +7,8 @@ from docutils import nodes
 from labbook.build import Generated, number, paragraph, section, table, text
 from labbook.sources import ROOT
 
-SPEED = ("labcore/bench/results", "book/results/bench")
-EXPERIMENTS = ("labcore/experiments/results", "book/results")
+SPEED = "labcore/bench/results"
+EXPERIMENTS = "labcore/experiments/results"
 
 
 def setup(app):
@@ -16,27 +16,120 @@ def setup(app):
     app.add_directive("experiments", Experiments)
 
 
-def records(folders):
-    """Contents of the JSON files in the first of the folders that has any, by file name."""
-    for folder in folders:
-        paths = sorted((ROOT / folder).glob("*.json"))
-        if paths:
-            return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in paths}
-    return {}
+def records(folder):
+    """Contents of the JSON files in a folder of the repository, by file name."""
+    paths = sorted((ROOT / folder).glob("*.json"))
+    return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in paths}
+
+
+def machine_name(machine):
+    """A machine in words: its GPU or processor, and with how many threads."""
+    name = machine.get("gpu") or machine.get("processor") or "unnamed machine"
+    threads = machine.get("threads")
+    count = f", {threads} thread{'s' if threads != 1 else ''}" if threads else ""
+    return name + ("" if "gpu" in machine else count)
+
+
+def versions(record):
+    found = record.get("versions", {})
+    return ", ".join(f"{name} {found[name]}" for name in ("python", "torch") if name in found)
 
 
 class Speed(Generated):
-    """The newest measurement of each machine."""
+    """One table for each machine, from the newest file of that machine."""
+
+    columns = ("work", "against", "ratio", "quartiles", "asked for", "verdict")
 
     def content_nodes(self):
-        return [paragraph("Not measured yet.")]
+        found = sorted(records(SPEED).values(), key=lambda r: r.get("date", ""), reverse=True)
+        newest = {}
+        for record in found:
+            newest.setdefault(machine_name(record.get("machine", {})), record)
+        if not newest:
+            return [paragraph("Not measured on any machine yet.")]
+        return [self.machine(name, record) for name, record in newest.items()]
+
+    def machine(self, name, record):
+        rows = [self.row(row) for row in record.get("rows", ())]
+        told = f"Measured on {record.get('date', 'an unknown day')} with {versions(record)}."
+        block = table(self.columns, rows, classes=["numbers"])
+        return section(name, paragraph(told), block, ids=[nodes.make_id(f"on-{name}")])
+
+    def row(self, row):
+        ratio = row.get("ratio") or {}
+        spread = f"{ratio['low']:.2f}–{ratio['high']:.2f}" if "low" in ratio else "–"
+        goals = [f"{word} {row[word]:g}" for word in ("floor", "goal") if row.get(word) is not None]
+        return [
+            f"{row.get('group', '')}: {row.get('title', '')}",
+            row.get("against", "–"),
+            f"{ratio['median']:.2f}" if "median" in ratio else "–",
+            spread,
+            ", ".join(goals) or "–",
+            row.get("verdict", "–"),
+        ]
 
 
 class Experiments(Generated):
-    """Each recorded experiment with its question, seeds and versions."""
+    """Each recorded experiment: what it asks, its seeds, and its results at every point."""
 
     def content_nodes(self):
-        return [paragraph("None recorded yet.")]
+        found = records(EXPERIMENTS)
+        if not found:
+            return [paragraph("None recorded yet.")]
+        return [self.experiment(name, record) for name, record in found.items()]
+
+    def experiment(self, name, record):
+        seeds = ", ".join(map(str, record["seeds"]))
+        runs = len(record["rows"])
+        wanted = len(record["points"]) * len(record["seeds"])
+        told = f"{runs} runs, seeds {seeds}."
+        told += "" if runs >= wanted else f" {wanted - runs} runs are still missing."
+        machines = dict.fromkeys(
+            f"{machine_name(m)} ({m.get('date', 'no date')}, {versions(m)})"
+            for m in record["machines"]
+        )
+        parts = [
+            paragraph(text(name, nodes.literal), ": ", about(name)),
+            paragraph(told, " Computed on ", "; ".join(machines), "."),
+            nodes.raw("", DETAILS, format="html"),
+            self.points(record),
+            nodes.raw("", "</details>", format="html"),
+        ]
+        return section(name.replace("_", " "), *parts, ids=[nodes.make_id(f"experiment-{name}")])
+
+    def points(self, record):
+        """One row a point: its coordinates, then mean and range over the seeds of each result."""
+        groups = {}
+        for row in record["rows"]:
+            groups.setdefault(tuple(row["point"].items()), []).append(row["result"])
+        coordinates = list(dict.fromkeys(k for point in groups for k, _ in point))
+        measured = list(dict.fromkeys(k for rows in groups.values() for k in rows[0]))
+        rows = [
+            [str(dict(point).get(k, "")) for k in coordinates] + [over(rows, k) for k in measured]
+            for point, rows in groups.items()
+        ]
+        columns = [name.replace("_", " ") for name in coordinates + measured]
+        return table(columns, rows, classes=["numbers"])
 
 
-__all__ = ["number", "section", "table", "text", "nodes", "setup"]
+def over(results, key):
+    """Mean and range of one result over the seeds."""
+    values = [r[key] for r in results if isinstance(r.get(key), (int, float))]
+    if not values:
+        return "–"
+    if min(values) == max(values):
+        return number(values[0])
+    return f"{sum(values) / len(values):.3g} ({min(values):.3g}–{max(values):.3g})"
+
+
+def about(name):
+    """First line of the experiment's docstring, or nothing where the code is not there."""
+    try:
+        from labcore.experiments.registry import find
+
+        return find(name).about
+    except (ImportError, ValueError):
+        return ""
+
+
+DETAILS = "<details><summary>Every point: mean over the seeds, and the range</summary>"
