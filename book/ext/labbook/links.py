@@ -5,6 +5,7 @@ import re
 from labbook.sources import CITED, ID
 
 LINE = re.compile(rf"✓ ({ID})(?=[\s<])")
+LISTED = re.compile(rf"(?:<p>|, )({ID})(?=, |</p></td>)")
 CLAIMS_PAGE = "book/claims"
 
 
@@ -26,8 +27,11 @@ def link_back(app, page, template, context, doctree):
     def mark(found):
         return anchor(target, found[1], "¶")
 
+    def listed(found):
+        return found[0].replace(found[1], anchor(target, found[1], found[1]))
+
     if page.startswith("notebooks/"):
-        context["body"] = CITED.sub(mark, LINE.sub(line, body))
+        context["body"] = LISTED.sub(listed, CITED.sub(mark, LINE.sub(line, body)))
 
 
 def anchor(target, claim_id, words):
