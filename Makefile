@@ -99,7 +99,7 @@ test-wheel: $(STAMP)  ## the notebooks from an installed wheel, outside the repo
 
 lint: $(STAMP)  ## ruff, in checking mode
 	@echo "== lint"
-	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet labcore tests tools book
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet .
 
 experiments: $(STAMP)  ## run the recorded experiments that are not complete yet
 	@$(ONE_THREAD) $(BIN)/python -m labcore.experiments all

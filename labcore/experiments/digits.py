@@ -183,7 +183,7 @@ def best_rate(results, model, size):
 
 
 def curve(results, model):
-    """Per training-set size the test accuracies of all seeds at the chosen rate: {size: [seeds]}."""
+    """Test accuracies of all seeds at the chosen rate, by training-set size: {size: [seeds]}."""
     return {
         size: results.values(
             "test_accuracy", model=model, size=size, rate=best_rate(results, model, size)

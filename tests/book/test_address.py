@@ -43,8 +43,9 @@ def test_notebooks_stay_canonical(moved, root, notebooks):
 
 
 def test_a_forgotten_place_is_caught(moved):
-    (moved / "README.md").write_text("pip install git+https://github.com/OWNER/our-book\n")
-    assert "OWNER/our-book" in address.addresses(moved)[0]
+    other = NEW.replace("somebody-else", "another")  # in one piece it would be a fault of this file
+    (moved / "README.md").write_text(f"pip install git+{other}\n")
+    assert "another/our-book" in address.addresses(moved)[0]
     link = "https://colab.research.google.com/github/somebody-else/our-book/blob/main/notebooks/gone.ipynb"
     (moved / "README.md").write_text(f"[open]({link})\n")
     assert "gone.ipynb" in address.launches(moved)[0]
