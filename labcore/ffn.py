@@ -35,10 +35,14 @@ class FeedForward(nn.Module):
         super().__init__()
         known = callable(activation) or activation in ACTIVATIONS
         require(known, "activation", repr(activation), f"a function or one of {[*ACTIVATIONS]}")
+        hidden = 4 * width if hidden is None else hidden
+        for name, size in (("width", width), ("hidden", hidden)):
+            whole = isinstance(size, int) and not isinstance(size, bool) and size >= 1
+            require(whole, name, given=repr(size), allowed="a whole number of at least 1")
         self.activation = activation
         self.function = activation if callable(activation) else ACTIVATIONS[activation]
-        self.up_proj = nn.Linear(width, 4 * width if hidden is None else hidden, bias=bias)
-        self.down_proj = nn.Linear(self.up_proj.out_features, width, bias=bias)
+        self.up_proj = nn.Linear(width, hidden, bias=bias)
+        self.down_proj = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x):
         check_float(x, "x")

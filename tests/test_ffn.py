@@ -63,6 +63,9 @@ def test_gradients_and_empty_input():
     "name, error, call",
     [
         ("activation", ValueError, lambda: FeedForward(D, HIDDEN, "swish")),
+        ("hidden", ValueError, lambda: FeedForward(D, 0)),
+        ("hidden", ValueError, lambda: FeedForward(D, 2.5)),
+        ("width", ValueError, lambda: FeedForward(0, HIDDEN)),
         ("x", ValueError, lambda: FeedForward(D, HIDDEN)(torch.zeros(B, T, D + 1))),
         ("x", TypeError, lambda: FeedForward(D, HIDDEN)(torch.zeros(B, T, D).long())),
     ],

@@ -1,6 +1,6 @@
 """Blocks: layers put together with residual paths, and the mixers they may be built on."""
 
-from labcore.blocks.encoder import EncoderBlock
+from labcore.blocks.encoder import EncoderBlock, MixerBlock, placed
 from labcore.blocks.mixers import (
     ConvolutionMixer,
     RecurrentMixer,
@@ -12,8 +12,10 @@ from labcore.blocks.mixers import (
 __all__ = [
     "ConvolutionMixer",
     "EncoderBlock",
+    "MixerBlock",
     "RecurrentMixer",
     "SelfAttentionMixer",
     "longest_path",
+    "placed",
     "receptive_field",
 ]

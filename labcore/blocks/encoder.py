@@ -3,6 +3,7 @@
 post: x ← Norm(x + Sublayer(x)), the original order (Vaswani et al. 2017, section 3.1; BERT).
 pre:  x ← x + Sublayer(Norm(x)), where the residual path stays untouched (Xiong et al. 2020).
 The two are told apart by one argument and nothing else, and both are tested against torch.
+`norm="none"` and `residual=False` leave a part out, so that one can see what it was good for.
 """
 
 from torch import nn
@@ -11,6 +12,23 @@ from labcore.attention import MultiHeadAttention
 from labcore.ffn import FeedForward
 from labcore.norms import LayerNorm
 from labcore.shapes import require
+
+LAYOUTS = ("post", "pre", "none")
+
+
+def placed(x, sublayer, norm, layout="post", residual=True):
+    """What the residual path carries after one sub-layer, a function of x [..., D].
+
+    post: norm(x + F(x)); pre: x + F(norm(x)); none: x + F(x); without `residual` the x + is gone.
+
+    >>> import torch
+    >>> x, double = torch.tensor([1.0, 3.0]), lambda y: 2 * y
+    >>> [placed(x, double, torch.tanh, layout).tolist()[0] for layout in ("none", "pre")]
+    [3.0, 2.523188352584839]
+    """
+    found = sublayer(norm(x) if layout == "pre" else x)
+    total = x + found if residual else found
+    return norm(total) if layout == "post" else total
 
 
 class EncoderBlock(nn.Module):
@@ -23,27 +41,74 @@ class EncoderBlock(nn.Module):
     """
 
     def __init__(
-        self, width, heads, hidden, norm="post", *, activation="relu", eps=1e-5, dropout=0.0
+        self,
+        width,
+        heads,
+        hidden,
+        norm="post",
+        *,
+        activation="relu",
+        eps=1e-5,
+        dropout=0.0,
+        residual=True,
     ):
         super().__init__()
-        require(norm in ("post", "pre"), "norm", given=repr(norm), allowed='"post" or "pre"')
-        self.norm = norm
+        check_layout(norm)
+        self.norm, self.residual = norm, residual
         self.attention = MultiHeadAttention(width, heads)
-        self.attention_norm = LayerNorm(width, eps)
+        self.attention_norm = norm_of(norm, width, eps)
         self.ffn = FeedForward(width, hidden, activation)
-        self.ffn_norm = LayerNorm(width, eps)
+        self.ffn_norm = norm_of(norm, width, eps)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask=None, *, causal=False, need_weights=False):
-        def attention(y):
-            return self.attention(y, mask=mask, causal=causal, need_weights=need_weights)
+        kept = []
 
-        found = attention(x if self.norm == "post" else self.attention_norm(x))
-        found, weights = found if need_weights else (found, None)
-        x = x + self.dropout(found)
-        if self.norm == "post":
-            x = self.attention_norm(x)
-            x = self.ffn_norm(x + self.dropout(self.ffn(x)))
-        else:
-            x = x + self.dropout(self.ffn(self.ffn_norm(x)))
-        return (x, weights) if need_weights else x
+        def attention(y):
+            found = self.attention(y, mask=mask, causal=causal, need_weights=need_weights)
+            found, weights = found if need_weights else (found, None)
+            kept.append(weights)
+            return self.dropout(found)
+
+        def ffn(y):
+            return self.dropout(self.ffn(y))
+
+        x = placed(x, attention, self.attention_norm, self.norm, self.residual)
+        x = placed(x, ffn, self.ffn_norm, self.norm, self.residual)
+        return (x, kept[0]) if need_weights else x
+
+
+class MixerBlock(nn.Module):
+    """`EncoderBlock` with another way to mix positions: outputs [B, N, D] of x [B, N, D].
+
+    `mixer(y, lengths)` takes the place of attention; norms, residual paths and the feed-forward
+    layer are the same, so that two blocks differ in their mixer alone.
+
+    >>> import torch
+    >>> block = MixerBlock(lambda y, lengths: y.flip(1), 6, 11, "pre")
+    >>> list(block(torch.ones(3, 5, 6)).shape)
+    [3, 5, 6]
+    """
+
+    def __init__(self, mixer, width, hidden, norm="post", *, activation="relu", dropout=0.0):
+        super().__init__()
+        check_layout(norm)
+        self.norm, self.mixer = norm, mixer
+        self.mixer_norm = norm_of(norm, width)
+        self.ffn = FeedForward(width, hidden, activation)
+        self.ffn_norm = norm_of(norm, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, lengths=None):
+        x = placed(x, lambda y: self.dropout(self.mixer(y, lengths)), self.mixer_norm, self.norm)
+        return placed(x, lambda y: self.dropout(self.ffn(y)), self.ffn_norm, self.norm)
+
+
+def check_layout(norm):
+    """None, or a ValueError when `norm` is no layout."""
+    require(norm in LAYOUTS, "norm", given=repr(norm), allowed='"post" or "pre", or "none"')
+
+
+def norm_of(layout, width, eps=1e-5):
+    """A `LayerNorm`, or nothing where the layout has none."""
+    return nn.Identity() if layout == "none" else LayerNorm(width, eps)

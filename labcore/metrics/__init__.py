@@ -8,13 +8,16 @@ from labcore.metrics.accounting import (
     parameter_shares,
     parameters,
 )
+from labcore.metrics.flow import Call, flow
 from labcore.metrics.paths import layers_to_connect, product_chain, sequential_steps
 from labcore.metrics.reach import influence, jacobian, off_diagonal_count, visible_positions
 
 __all__ = [
+    "Call",
     "Cost",
     "cost_table",
     "count_calls",
+    "flow",
     "influence",
     "jacobian",
     "layers_to_connect",

@@ -1,9 +1,11 @@
 """Whole models, and the door to real weights for them."""
 
 from labcore.models.bert import Bert, BertConfig
+from labcore.models.encoder import Encoder, Tagger
 from labcore.models.pretrained import available, from_pretrained
 
-__all__ = ["Bert", "BertConfig", "available", "from_pretrained", "sentence_attention"]
+__all__ = ["Bert", "BertConfig", "Encoder", "Tagger", "available", "from_pretrained"]
+__all__ += ["sentence_attention"]
 
 
 def __getattr__(name):

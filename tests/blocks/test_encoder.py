@@ -99,3 +99,22 @@ def test_dropout_only_in_training():
 def test_bad_norm_is_named():
     with pytest.raises(ValueError, match='^norm: got \'middle\'; allowed: "post" or "pre"'):
         EncoderBlock(D, H, HIDDEN, "middle")
+
+
+def test_what_is_left_out_is_left_out():
+    x = draw(B, T, D)
+    full = pair("post")[1]
+    for norm in ("post", "pre", "none"):
+        for residual in (True, False):
+            block = EncoderBlock(D, H, HIDDEN, norm, activation="gelu", residual=residual).double()
+            block.load_state_dict(full.state_dict(), strict=norm != "none")
+            if norm != "none":
+                for ours in (block.attention_norm, block.ffn_norm):
+                    ours.eps = 1e-3
+            before = block.attention_norm if norm == "pre" else nn.Identity()
+            after = block.attention_norm if norm == "post" else nn.Identity()
+            middle = after(x * residual + block.attention(before(x)))
+            before = block.ffn_norm if norm == "pre" else nn.Identity()
+            after = block.ffn_norm if norm == "post" else nn.Identity()
+            wanted = after(middle * residual + block.ffn(before(middle)))
+            assert (block(x) - wanted).abs().max() < 1e-9
