@@ -1,5 +1,6 @@
 """Blocks: layers put together with residual paths, and the mixers they may be built on."""
 
+from labcore.blocks.decoder import DecoderBlock
 from labcore.blocks.encoder import EncoderBlock
 from labcore.blocks.mixers import (
     ConvolutionMixer,
@@ -11,6 +12,7 @@ from labcore.blocks.mixers import (
 
 __all__ = [
     "ConvolutionMixer",
+    "DecoderBlock",
     "EncoderBlock",
     "RecurrentMixer",
     "SelfAttentionMixer",
