@@ -9,13 +9,17 @@ from labcore.blocks.mixers import (
     longest_path,
     receptive_field,
 )
+from labcore.blocks.wiring import WIRINGS, WiredAttention, connections
 
 __all__ = [
+    "WIRINGS",
     "ConvolutionMixer",
     "DecoderBlock",
     "EncoderBlock",
     "RecurrentMixer",
     "SelfAttentionMixer",
+    "WiredAttention",
+    "connections",
     "longest_path",
     "receptive_field",
 ]

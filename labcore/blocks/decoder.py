@@ -18,7 +18,6 @@ class DecoderBlock(nn.Module):
     outputs, self-attention weights [B, H, T, T] and cross-attention weights [B, H, T, S].
 
     `mask` further limits self-attention, `memory_mask` cross-attention (bool, True = may attend).
-    `cross` replaces the cross-attention by another module of the same signature.
 
     >>> import torch
     >>> block = DecoderBlock(12, 4, 17)
@@ -28,23 +27,14 @@ class DecoderBlock(nn.Module):
     """
 
     def __init__(
-        self,
-        width,
-        heads,
-        hidden,
-        norm="post",
-        *,
-        activation="relu",
-        eps=1e-5,
-        dropout=0.0,
-        cross=None,
+        self, width, heads, hidden, norm="post", *, activation="relu", eps=1e-5, dropout=0.0
     ):
         super().__init__()
         require(norm in ("post", "pre"), "norm", given=repr(norm), allowed='"post" or "pre"')
         self.norm = norm
         self.attention = MultiHeadAttention(width, heads)
         self.attention_norm = LayerNorm(width, eps)
-        self.cross = MultiHeadAttention(width, heads) if cross is None else cross
+        self.cross = MultiHeadAttention(width, heads)
         self.cross_norm = LayerNorm(width, eps)
         self.ffn = FeedForward(width, hidden, activation)
         self.ffn_norm = LayerNorm(width, eps)

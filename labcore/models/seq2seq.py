@@ -18,6 +18,7 @@ from torch import nn
 
 from labcore.blocks.decoder import DecoderBlock
 from labcore.blocks.encoder import EncoderBlock
+from labcore.blocks.wiring import WiredAttention
 from labcore.embed import SinusoidalPositions, TokenEmbedding
 from labcore.embed.token import check_ids
 from labcore.norms import LayerNorm
@@ -65,9 +66,11 @@ class Seq2Seq(nn.Module):
             [EncoderBlock(width, heads, hidden, norm, **options) for _ in range(layers)]
         )
         self.decoder = nn.ModuleList(
-            DecoderBlock(width, heads, hidden, norm, cross=cross, **options)
-            for cross in _readers(wiring, width, heads, layers)
+            [DecoderBlock(width, heads, hidden, norm, **options) for _ in range(layers)]
         )
+        if wiring != "last":
+            for layer, block in enumerate(self.decoder):
+                block.cross = WiredAttention(block.cross, wiring, layer, layers)
         last = norm == "pre"
         self.encoder_norm = LayerNorm(width) if last else nn.Identity()
         self.decoder_norm = LayerNorm(width) if last else nn.Identity()
@@ -138,15 +141,6 @@ class Seq2Seq(nn.Module):
             return self.decode(prefix, wide, mask.repeat_interleave(times, dim=0))[:, -1]
 
         return score
-
-
-def _readers(wiring, width, heads, layers):
-    """For every decoder layer its cross-attention; None stands for the plain one."""
-    if wiring == "last":
-        return [None] * layers
-    from labcore.blocks.wiring import WiredAttention
-
-    return [WiredAttention(width, heads, wiring, layer, layers) for layer in range(layers)]
 
 
 def _check_rank(ids, name, count):
