@@ -44,6 +44,7 @@ class WiredAttention(nn.Module):
     Weights are [B, H, T, S]; [B, H, T, L·S] for "full", where the first S keys are of M_1; for
     "parallel" the mean of the two readings.
 
+    >>> from labcore.attention import MultiHeadAttention
     >>> reader = WiredAttention(MultiHeadAttention(12, 4), "full", layer=0, layers=3)
     >>> out, weights = reader(torch.ones(2, 5, 12), torch.ones(3, 2, 7, 12), need_weights=True)
     >>> list(out.shape), list(weights.shape)
