@@ -3,9 +3,18 @@
 from labcore.models.bert import Bert, BertConfig
 from labcore.models.encoder import Encoder, Tagger
 from labcore.models.pretrained import available, from_pretrained
+from labcore.models.seq2seq import Seq2Seq
 
-__all__ = ["Bert", "BertConfig", "Encoder", "Tagger", "available", "from_pretrained"]
-__all__ += ["sentence_attention"]
+__all__ = [
+    "Bert",
+    "BertConfig",
+    "Encoder",
+    "Seq2Seq",
+    "Tagger",
+    "available",
+    "from_pretrained",
+    "sentence_attention",
+]
 
 
 def __getattr__(name):
