@@ -30,7 +30,7 @@ CONFIG = {
     "layers": 2,
     "longest": 10,
     "pairs": 8192,
-    "steps": 500,
+    "steps": 400,
     "batch": 64,
     "rate": 0.005,
     "tested": 400,
@@ -54,7 +54,6 @@ def build(config, way):
         SOURCE_SIZE,
         TARGET_SIZE,
         **sizes,
-        max_source=config["longest"],
         # One slot more than words where END needs one.
         max_target=config["longest"] + (way == "slots"),
         parallel=way != "ordered",

@@ -36,9 +36,7 @@ class Decoder(nn.Module):
         self.kind, self.size = kind, size
         self.embedding = TokenEmbedding(vocabulary, width, scale=width**0.5)
         self.positions = LearnedPositions(max_length, width)
-        self.blocks = nn.ModuleList(
-            EncoderBlock(width, heads, hidden, norm) for _ in range(layers)
-        )
+        self.blocks = nn.ModuleList(EncoderBlock(width, heads, hidden, norm) for _ in range(layers))
         self.norm = LayerNorm(width)
         self.read = nn.Linear(width, vocabulary)
 

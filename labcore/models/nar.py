@@ -13,7 +13,7 @@ from torch import nn
 
 from labcore.attention import combine, padding_mask, prefix_mask
 from labcore.blocks import EncoderBlock
-from labcore.embed import LearnedPositions, TokenEmbedding
+from labcore.embed import SinusoidalPositions, TokenEmbedding
 from labcore.norms import LayerNorm
 from labcore.shapes import require
 
@@ -29,7 +29,7 @@ class PrefixDecoder(nn.Module):
     The length predictor reads the mean of the source positions and scores the lengths
     0 … `max_target`.
 
-    >>> model = PrefixDecoder(9, 11, 12, 4, 17, 2, max_source=7, max_target=5)
+    >>> model = PrefixDecoder(9, 11, 12, 4, 17, 2, max_target=5)
     >>> source, target = torch.ones(3, 6, dtype=torch.long), torch.ones(3, 4, dtype=torch.long)
     >>> logits, length = model(source, torch.tensor([6, 2, 4]), target)
     >>> list(logits.shape), list(length.shape)
@@ -38,18 +38,15 @@ class PrefixDecoder(nn.Module):
 
     def __init__(
         self, source_size, target_size, width, heads, hidden, layers, *,
-        max_source, max_target, parallel=False, norm="pre",
+        max_target, parallel=False, norm="pre",
     ):  # fmt: skip
         super().__init__()
         self.parallel, self.max_target = parallel, max_target
         self.source_embedding = TokenEmbedding(source_size, width, scale=width**0.5)
         self.target_embedding = TokenEmbedding(target_size, width, scale=width**0.5)
-        self.source_positions = LearnedPositions(max_source, width)
-        # An autoregressive target begins with BOS, which takes a place of its own.
-        self.target_positions = LearnedPositions(max_target + 1, width)
-        self.blocks = nn.ModuleList(
-            EncoderBlock(width, heads, hidden, norm) for _ in range(layers)
-        )
+        # One code for both sides: a target position finds the source position of the same number.
+        self.positions = SinusoidalPositions(width)
+        self.blocks = nn.ModuleList(EncoderBlock(width, heads, hidden, norm) for _ in range(layers))
         self.norm = LayerNorm(width)
         self.read = nn.Linear(width, target_size)
         self.read_length = nn.Linear(width, max_target + 1)
@@ -64,8 +61,8 @@ class PrefixDecoder(nn.Module):
         require(len(target) == B, "target", given, allowed)
         x = torch.cat(
             [
-                self.source_positions(self.source_embedding(source)),
-                self.target_positions(self.target_embedding(target)),
+                self.positions(self.source_embedding(source)),
+                self.positions(self.target_embedding(target)),
             ],
             dim=1,
         )

@@ -90,5 +90,5 @@ def first_tokens():
     """
     total, found = sum(PHRASES.values()), {}
     for phrase, count in PHRASES.items():
-        found[phrase[0]] = found.get(phrase[0], 0) + count / total
-    return found
+        found[phrase[0]] = found.get(phrase[0], 0) + count
+    return {token: count / total for token, count in found.items()}

@@ -95,9 +95,7 @@ def mixed(target):
 def digits_right(source, target):
     """Bool [n]: whether each word names its digit, in whatever language, and none is missing."""
     width = max(source.shape[1], target.shape[1])
-    source, target = (
-        torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in (source, target)
-    )
+    source, target = (torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in (source, target))
     named = torch.where(target < len(SPECIAL), 0, (target - len(SPECIAL)) % 9 + 1)
     return ((named == source) & ((target == PAD) == (source == 0))).all(-1)
 
