@@ -16,10 +16,10 @@ from labcore.models.nar import PAD, SPECIAL
 from labcore.shapes import require
 
 LANGUAGES = {
-    "English": "one two three four five six seven eight nine".split(),
-    "German": "eins zwei drei vier fünf sechs sieben acht neun".split(),
-    "Chinese": "一 二 三 四 五 六 七 八 九".split(),
-    "Spanish": "uno dos tres cuatro cinco seis siete ocho nueve".split(),
+    "English": ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"],
+    "German": ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"],
+    "Chinese": ["一", "二", "三", "四", "五", "六", "七", "八", "九"],
+    "Spanish": ["uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve"],
 }
 WORDS = [*SPECIAL, *(word for words in LANGUAGES.values() for word in words)]
 SOURCE_SIZE, TARGET_SIZE = 10, len(WORDS)
