@@ -1,9 +1,23 @@
 """Whole models, and the door to real weights for them."""
 
-from labcore.models.bert import Bert, BertConfig
+from labcore.models.bert import Bert, BertConfig, BertForClassification, BertForMaskedTokens
+from labcore.models.gpt import GPT, GPTConfig
 from labcore.models.pretrained import available, from_pretrained
+from labcore.models.t5 import T5, T5Config
 
-__all__ = ["Bert", "BertConfig", "available", "from_pretrained", "sentence_attention"]
+__all__ = [
+    "GPT",
+    "T5",
+    "Bert",
+    "BertConfig",
+    "BertForClassification",
+    "BertForMaskedTokens",
+    "GPTConfig",
+    "T5Config",
+    "available",
+    "from_pretrained",
+    "sentence_attention",
+]
 
 
 def __getattr__(name):
