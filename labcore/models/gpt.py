@@ -101,14 +101,14 @@ class GPTBlock(nn.Module):
         if store is not None:
             k, v = store.append(k, v)
         T, S = q.shape[2], k.shape[2]
-        if self.window is not None and S > self.window:
-            if not need_weights and S > T + self.window - 1:
-                # What no query of this call sees need not be read.
-                S = T + self.window - 1
-                k, v = k[:, :, -S:], v[:, :, -S:]
-                mask = mask[..., -S:] if mask is not None else None
-            if T > 1 or S > self.window:
-                mask = combine(mask, window_mask(T, S, self.window, device=q.device))
+        W = S if self.window is None else self.window
+        if W < S and not need_weights:
+            # What no query of this call sees need not be read.
+            S = min(S, T + W - 1)
+            k, v = k[:, :, -S:], v[:, :, -S:]
+            mask = mask[..., -S:] if mask is not None else None
+        if W < S:
+            mask = combine(mask, window_mask(T, S, W, device=q.device))
         return attend(q, k, v, mask, causal=True, need_weights=need_weights)
 
 
@@ -155,7 +155,7 @@ class GPT(nn.Module):
         padding; `positions` [B, T] then count each row's own tokens.
         """
         x, weights = self.hidden(ids, mask, cache, positions, need_weights)
-        logits = nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+        logits = torch.nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
         return (logits, weights) if need_weights else logits
 
     def hidden(self, ids, mask=None, cache=None, positions=None, need_weights=False):
@@ -191,7 +191,7 @@ class GPT(nn.Module):
         """Logits [B, Y] after the last of ids [B, T], which continue the cache and join it."""
         x, _ = self.hidden(ids, cache=cache)
         x = x[:, -1]
-        return nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+        return torch.nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
 
     def _check(self, ids, cache):
         shape = list(ids.shape)

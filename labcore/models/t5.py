@@ -1,4 +1,4 @@
-"""T5: an encoder that reads a whole text, and a decoder that writes one: every task is text to text.
+"""T5: an encoder reads a whole text, a decoder writes one: every task is text to text.
 
 Raffel et al. 2020, section 2.1. Pre-norm with RMSNorm, no biases, no scaling of the scores (the
 initialisation of W_Q makes up for it), and relative position biases that all layers of a stack
@@ -162,7 +162,7 @@ class T5(nn.Module):
         return pairs
 
     def start(self, source, source_mask=None, max_length=128):
-        """A `KVCache` that holds the encoder's keys and values, computed once, and no target yet."""
+        """A `KVCache` with the encoder's keys and values, computed once, and no target yet."""
         weight, c = self.tokens.weight, self.config
         sizes = {"kv_heads": c.heads, "key_width": c.key_width}
         where = {"dtype": weight.dtype, "device": weight.device}
@@ -189,7 +189,7 @@ class T5(nn.Module):
         if self.head is not None:
             return self.head(x)
         # Tied to a table of deviation 1, so the states are brought to length 1 first.
-        return nn.functional.linear(x * self.config.width**-0.5, self.tokens.weight)
+        return torch.nn.functional.linear(x * self.config.width**-0.5, self.tokens.weight)
 
 
 def _attention(c):

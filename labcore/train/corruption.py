@@ -20,7 +20,8 @@ def hide_tokens(ids, hidden_id, words, *, share=0.15, never=(), generator=None):
     token in sight is always right.
 
     >>> ids = torch.arange(4, 204).reshape(10, 20)
-    >>> seen, labels = hide_tokens(ids, 3, range(4, 204), generator=torch.Generator().manual_seed(0))
+    >>> draw = torch.Generator().manual_seed(0)
+    >>> seen, labels = hide_tokens(ids, 3, range(4, 204), generator=draw)
     >>> bool((seen[labels == IGNORED] == ids[labels == IGNORED]).all())
     True
     """
