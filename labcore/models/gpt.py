@@ -155,7 +155,9 @@ class GPT(nn.Module):
         padding; `positions` [B, T] then count each row's own tokens.
         """
         x, weights = self.hidden(ids, mask, cache, positions, need_weights)
-        logits = torch.nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+        logits = (
+            torch.nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+        )
         return (logits, weights) if need_weights else logits
 
     def hidden(self, ids, mask=None, cache=None, positions=None, need_weights=False):
@@ -191,7 +193,9 @@ class GPT(nn.Module):
         """Logits [B, Y] after the last of ids [B, T], which continue the cache and join it."""
         x, _ = self.hidden(ids, cache=cache)
         x = x[:, -1]
-        return torch.nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+        return (
+            torch.nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
+        )
 
     def _check(self, ids, cache):
         shape = list(ids.shape)
