@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from labcore.ffn import ACTIVATIONS, FeedForward, GatedFeedForward
+from labcore.shapes import ShapeError
 
 B, T, D, HIDDEN = 3, 5, 6, 11
 

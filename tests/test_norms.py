@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from labcore.norms import LayerNorm, RMSNorm, layer_norm, rms_norm
+from labcore.shapes import ShapeError
 
 B, T = 3, 5
 

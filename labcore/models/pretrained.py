@@ -2,9 +2,9 @@
 
 Nothing is downloaded: a model is there when the package that carries it is installed. The weights
 of "minilm" are all-MiniLM-L6-v2 (Apache-2.0), a BERT encoder of 6 layers, 12 heads and width 384,
-trained for sentence similarity (Reimers and Gurevych 2019; Wang et al. 2020). Those of "smollm2" are
-SmolLM2-135M-Instruct (Apache-2.0), a GPT of the Llama kind: 30 layers, 9 heads on 3 key/value heads,
-width 576.
+trained for sentence similarity (Reimers and Gurevych 2019; Wang et al. 2020). Those of "smollm2"
+are SmolLM2-135M-Instruct (Apache-2.0), a GPT of the Llama kind: 30 layers, 9 heads on 3 key/value
+heads, width 576.
 """
 
 import importlib.util

@@ -46,10 +46,11 @@ def gpt2_pair():
         for theirs_name, name in names.items():
             new[f"blocks.{i}.{name}.{kind}"] = state[f"h.{i}.{theirs_name}.{kind}"]
         for theirs_name, name in linear.items():
-            new[f"blocks.{i}.{name}.{kind}"] = state[f"h.{i}.{theirs_name}.{kind}"].T
+            tensor = state[f"h.{i}.{theirs_name}.{kind}"]
+            new[f"blocks.{i}.{name}.{kind}"] = tensor.T if tensor.ndim == 2 else tensor
         parts = state[f"h.{i}.attn.c_attn.{kind}"].chunk(3, dim=-1)
         for letter, part in zip("qkv", parts, strict=True):
-            new[f"blocks.{i}.attention.{letter}_proj.{kind}"] = part.T
+            new[f"blocks.{i}.attention.{letter}_proj.{kind}"] = part.T if part.ndim == 2 else part
     ours.load_state_dict(new)
     return ours, theirs
 
@@ -219,7 +220,8 @@ def test_gpt2_small_has_its_published_size():
 def test_advance_gives_the_last_logits():
     model, given = gpt(tied=False), ids()
     with torch.no_grad():
-        assert torch.equal(model.advance(given, model.new_cache(B)), model(given)[:, -1])
+        apart = model.advance(given, model.new_cache(B)) - model(given)[:, -1]
+    assert apart.abs().max() < 1e-12
 
 
 @pytest.mark.parametrize(
