@@ -3,6 +3,7 @@
 from labcore.models.bert import Bert, BertConfig, BertForClassification, BertForMaskedTokens
 from labcore.models.gpt import GPT, GPTConfig
 from labcore.models.pretrained import available, from_pretrained
+from labcore.models.seq2seq import Seq2Seq
 from labcore.models.t5 import T5, T5Config
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "BertForClassification",
     "BertForMaskedTokens",
     "GPTConfig",
+    "Seq2Seq",
     "T5Config",
     "available",
     "from_pretrained",
