@@ -50,3 +50,33 @@ class FeedForward(nn.Module):
         fits = x.ndim >= 1 and x.shape[-1] == width
         require(fits, "x", f"shape {list(x.shape)}", f"[..., D={width}]", ShapeError)
         return self.down_proj(self.function(self.up_proj(x)))
+
+
+class GatedFeedForward(nn.Module):
+    """Outputs [..., D] of x [..., D]: W_down(f(W_gate x) ⊙ W_up x) (Shazeer 2020, section 2).
+
+    With f = SiLU it is SwiGLU, Llama's layer, with the tanh GELU it is that of T5 version 1.1. It
+    has a third matrix; `hidden` is usually 8D/3 instead of 4D, which makes up for it.
+
+    >>> layer = GatedFeedForward(6, 11)
+    >>> list(layer(torch.ones(3, 5, 6)).shape), sum(p.numel() for p in layer.parameters())
+    ([3, 5, 6], 198)
+    """
+
+    def __init__(self, width, hidden=None, activation="silu", *, bias=False):
+        super().__init__()
+        known = callable(activation) or activation in ACTIVATIONS
+        require(known, "activation", repr(activation), f"a function or one of {[*ACTIVATIONS]}")
+        self.activation = activation
+        self.function = activation if callable(activation) else ACTIVATIONS[activation]
+        hidden = 8 * width // 3 if hidden is None else hidden
+        self.gate_proj = nn.Linear(width, hidden, bias=bias)
+        self.up_proj = nn.Linear(width, hidden, bias=bias)
+        self.down_proj = nn.Linear(hidden, width, bias=bias)
+
+    def forward(self, x):
+        check_float(x, "x")
+        width = self.up_proj.in_features
+        fits = x.ndim >= 1 and x.shape[-1] == width
+        require(fits, "x", f"shape {list(x.shape)}", f"[..., D={width}]", ShapeError)
+        return self.down_proj(self.function(self.gate_proj(x)) * self.up_proj(x))

@@ -1,6 +1,7 @@
 """Attention: scores, weights, masks, the formula, and its multi-head form."""
 
 from labcore.attention.attend import attend, attend_naive
+from labcore.attention.cache import KVCache, LayerCache
 from labcore.attention.masks import (
     causal_mask,
     chunk_mask,
@@ -22,6 +23,8 @@ from labcore.attention.scores import (
 
 __all__ = [
     "AdditiveScore",
+    "KVCache",
+    "LayerCache",
     "MultiHeadAttention",
     "additive_scores",
     "attend",

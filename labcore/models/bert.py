@@ -12,6 +12,7 @@ from torch import nn
 
 from labcore.blocks.encoder import EncoderBlock
 from labcore.embed import LearnedPositions, TokenEmbedding
+from labcore.ffn import ACTIVATIONS
 from labcore.norms import LayerNorm
 from labcore.shapes import ShapeError, require
 
@@ -94,3 +95,50 @@ class Bert(nn.Module):
     def pool(self, hidden_BTD):
         """One vector per sentence [B, D]: tanh of a linear layer of the vector at `[CLS]`."""
         return torch.tanh(self.pooler(hidden_BTD[:, 0]))
+
+
+class BertForMaskedTokens(nn.Module):
+    """Logits [B, T, Y] of what stands at each position, hidden ones included.
+
+    Devlin et al. 2019, section 3.1 (task 1): a linear layer, GELU and a norm, then the token table
+    once more, transposed, and a bias. Pre-training asks only at the positions that were hidden.
+
+    >>> sizes = BertConfig(vocabulary=10, width=12, layers=2, heads=4, hidden=17, max_length=9)
+    >>> list(BertForMaskedTokens(sizes)(torch.tensor([[1, 2, 3, 4, 5]])).shape)
+    [1, 5, 10]
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.bert = Bert(config)
+        self.dense = nn.Linear(config.width, config.width)
+        self.norm = LayerNorm(config.width, config.eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary))
+        self.function = ACTIVATIONS[config.activation]
+
+    def forward(self, ids, mask=None, token_types=None):
+        x = self.norm(self.function(self.dense(self.bert(ids, mask, token_types))))
+        return nn.functional.linear(x, self.bert.tokens.weight, self.bias)
+
+
+class BertForClassification(nn.Module):
+    """Logits [B, classes] of whole sequences, read from the pooled vector at `[CLS]`.
+
+    Devlin et al. 2019, section 4.1. `bert` may be one that was trained on masked tokens before.
+
+    >>> sizes = BertConfig(vocabulary=10, width=12, layers=2, heads=4, hidden=17, max_length=9)
+    >>> list(BertForClassification(sizes, classes=3)(torch.tensor([[1, 2, 3, 4, 5]])).shape)
+    [1, 3]
+    """
+
+    def __init__(self, config, classes, bert=None):
+        super().__init__()
+        ok = isinstance(classes, int) and not isinstance(classes, bool) and classes >= 2
+        require(ok, "classes", given=repr(classes), allowed="a whole number of at least 2")
+        self.bert = Bert(config) if bert is None else bert
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Linear(config.width, classes)
+
+    def forward(self, ids, mask=None, token_types=None):
+        pooled = self.bert.pool(self.bert(ids, mask, token_types))
+        return self.classifier(self.dropout(pooled))
