@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from labcore.attention.scores import check_float
-from labcore.shapes import ShapeError, require
+from labcore.attention.scores import check_input
+from labcore.shapes import flag, require, whole
 
 ACTIVATIONS = {
     "relu": F.relu,
@@ -19,6 +19,18 @@ ACTIVATIONS = {
     "tanh": torch.tanh,
     "identity": lambda x: x,
 }
+
+
+def function_of(activation):
+    """The function that `activation` names, or itself when it is one already.
+
+    >>> function_of("relu")(torch.tensor(-2.0)).item()
+    0.0
+    """
+    named = isinstance(activation, str) and activation in ACTIVATIONS
+    allowed = f"a function or one of {[*ACTIVATIONS]}"
+    require(named or callable(activation), "activation", repr(activation), allowed)
+    return ACTIVATIONS[activation] if named else activation
 
 
 class FeedForward(nn.Module):
@@ -33,22 +45,15 @@ class FeedForward(nn.Module):
 
     def __init__(self, width, hidden=None, activation="relu", *, bias=True):
         super().__init__()
-        known = callable(activation) or activation in ACTIVATIONS
-        require(known, "activation", repr(activation), f"a function or one of {[*ACTIVATIONS]}")
-        hidden = 4 * width if hidden is None else hidden
-        for name, size in (("width", width), ("hidden", hidden)):
-            whole = isinstance(size, int) and not isinstance(size, bool) and size >= 1
-            require(whole, name, given=repr(size), allowed="a whole number of at least 1")
-        self.activation = activation
-        self.function = activation if callable(activation) else ACTIVATIONS[activation]
+        flag("bias", bias)
+        self.activation, self.function = activation, function_of(activation)
+        whole("width", width)
+        hidden = 4 * width if hidden is None else whole("hidden", hidden)
         self.up_proj = nn.Linear(width, hidden, bias=bias)
         self.down_proj = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x):
-        check_float(x, "x")
-        width = self.up_proj.in_features
-        fits = x.ndim >= 1 and x.shape[-1] == width
-        require(fits, "x", f"shape {list(x.shape)}", f"[..., D={width}]", ShapeError)
+        check_input(x, "x", self.up_proj.weight)
         return self.down_proj(self.function(self.up_proj(x)))
 
 
@@ -65,18 +70,14 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width, hidden=None, activation="silu", *, bias=False):
         super().__init__()
-        known = callable(activation) or activation in ACTIVATIONS
-        require(known, "activation", repr(activation), f"a function or one of {[*ACTIVATIONS]}")
-        self.activation = activation
-        self.function = activation if callable(activation) else ACTIVATIONS[activation]
-        hidden = 8 * width // 3 if hidden is None else hidden
+        flag("bias", bias)
+        self.activation, self.function = activation, function_of(activation)
+        whole("width", width)
+        hidden = max(8 * width // 3, 1) if hidden is None else whole("hidden", hidden)
         self.gate_proj = nn.Linear(width, hidden, bias=bias)
         self.up_proj = nn.Linear(width, hidden, bias=bias)
         self.down_proj = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x):
-        check_float(x, "x")
-        width = self.up_proj.in_features
-        fits = x.ndim >= 1 and x.shape[-1] == width
-        require(fits, "x", f"shape {list(x.shape)}", f"[..., D={width}]", ShapeError)
+        check_input(x, "x", self.up_proj.weight)
         return self.down_proj(self.function(self.gate_proj(x)) * self.up_proj(x))

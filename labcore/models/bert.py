@@ -10,11 +10,13 @@ import dataclasses
 import torch
 from torch import nn
 
+from labcore.attention.scores import check_input
 from labcore.blocks.encoder import EncoderBlock
 from labcore.embed import LearnedPositions, TokenEmbedding
-from labcore.ffn import ACTIVATIONS
+from labcore.embed.token import check_ids
+from labcore.ffn import function_of
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, require, whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Bert(nn.Module):
 
     def __init__(self, config):
         super().__init__()
+        given = type(config).__name__
+        require(isinstance(config, BertConfig), "config", given, "a BertConfig", TypeError)
+        for name in ("vocabulary", "width", "layers", "heads", "hidden", "max_length"):
+            whole(name, getattr(config, name))
+        whole("token_types", config.token_types)
         self.config = config
         width = config.width
         self.tokens = TokenEmbedding(config.vocabulary, width)
@@ -76,9 +83,14 @@ class Bert(nn.Module):
         `token_types` [B, T] says which of two sentences a token belongs to; 0 everywhere if None.
         Padded positions get vectors too; they are meaningless, and no other position reads them.
         """
-        shape = list(ids.shape)
-        require(ids.ndim == 2, "ids", f"shape {shape}", "shape [B, T]", error=ShapeError)
+        check_ids(ids, "ids", self.config.vocabulary)
+        shape, longest = list(ids.shape), self.config.max_length
+        allowed = f"shape [B, T] with T up to {longest}"
+        require(
+            len(shape) == 2 and shape[1] <= longest, "ids", f"shape {shape}", allowed, ShapeError
+        )
         token_types = torch.zeros_like(ids) if token_types is None else token_types
+        check_ids(token_types, "token_types", self.config.token_types)
         same = token_types.shape == ids.shape
         given = f"shape {list(token_types.shape)}"
         require(same, "token_types", given, f"shape {shape}, as ids", error=ShapeError)
@@ -94,6 +106,10 @@ class Bert(nn.Module):
 
     def pool(self, hidden_BTD):
         """One vector per sentence [B, D]: tanh of a linear layer of the vector at `[CLS]`."""
+        check_input(hidden_BTD, "hidden_BTD", self.pooler.weight)
+        shape = list(hidden_BTD.shape)
+        full = len(shape) == 3 and shape[1] >= 1
+        require(full, "hidden_BTD", f"shape {shape}", "[B, T, D] with T of at least 1", ShapeError)
         return torch.tanh(self.pooler(hidden_BTD[:, 0]))
 
 
@@ -114,7 +130,7 @@ class BertForMaskedTokens(nn.Module):
         self.dense = nn.Linear(config.width, config.width)
         self.norm = LayerNorm(config.width, config.eps)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
-        self.function = ACTIVATIONS[config.activation]
+        self.function = function_of(config.activation)
 
     def forward(self, ids, mask=None, token_types=None):
         x = self.norm(self.function(self.dense(self.bert(ids, mask, token_types))))
@@ -133,8 +149,7 @@ class BertForClassification(nn.Module):
 
     def __init__(self, config, classes, bert=None):
         super().__init__()
-        ok = isinstance(classes, int) and not isinstance(classes, bool) and classes >= 2
-        require(ok, "classes", given=repr(classes), allowed="a whole number of at least 2")
+        whole("classes", classes, 2)
         self.bert = Bert(config) if bert is None else bert
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Linear(config.width, classes)
