@@ -3,7 +3,7 @@
 Post-norm and pre-norm Transformer encoders learn to reverse 8 symbols in 200 updates by Adam. The
 grid crosses the layout with depth, warm-up and learning rate; depth 24 is run at the smaller rate.
 Two further pairs have one block and a small rate, once with tables of tokens and positions drawn
-from N(0, 1), once from the small start that this package uses elsewhere: same layouts, other winner.
+from N(0, 1), once from the small start that this package uses elsewhere: the winner changes.
 
 All weights of a block start as `torch.nn.TransformerEncoderLayer` starts them.
 """
