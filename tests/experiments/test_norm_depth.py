@@ -15,7 +15,7 @@ def test_every_setting_is_run_for_both_layouts():
         assert others == [{k: p[k] for k in rest} for p in POINTS if p["norm"] == NORMS[0]]
     grid = [p for p in POINTS if p["depth"] > 1]
     assert {p["warmup"] for p in grid} == set(WARMUPS)
-    assert len(POINTS) == 32 and max(p["depth"] for p in POINTS) == 24
+    assert len(POINTS) == 28 and max(p["depth"] for p in POINTS) == 12
 
 
 def test_blocks_start_like_torch():
