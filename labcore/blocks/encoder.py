@@ -77,6 +77,35 @@ class EncoderBlock(nn.Module):
         x = placed(x, ffn, self.ffn_norm, self.norm, self.residual)
         return (x, kept[0]) if need_weights else x
 
+    @classmethod
+    def from_torch(cls, layer):
+        """A block with the weights of a `torch.nn.TransformerEncoderLayer`, copied; no dropout.
+
+        >>> import torch
+        >>> theirs = nn.TransformerEncoderLayer(12, 4, 17, 0.0, batch_first=True, norm_first=True)
+        >>> x = torch.ones(3, 5, 12)
+        >>> bool((EncoderBlock.from_torch(theirs)(x) - theirs(x)).abs().max() < 1e-5)
+        True
+        """
+        width, hidden = layer.linear1.in_features, layer.linear1.out_features
+        block = cls(
+            width,
+            layer.self_attn.num_heads,
+            hidden,
+            "pre" if layer.norm_first else "post",
+            activation=layer.activation,
+            eps=layer.norm1.eps,
+        ).to(layer.linear1.weight)
+        block.attention = MultiHeadAttention.from_torch(layer.self_attn)
+        for ours, theirs in (
+            (block.ffn.up_proj, layer.linear1),
+            (block.ffn.down_proj, layer.linear2),
+            (block.attention_norm, layer.norm1),
+            (block.ffn_norm, layer.norm2),
+        ):
+            ours.load_state_dict(theirs.state_dict())
+        return block.train(layer.training)
+
 
 class MixerBlock(nn.Module):
     """`EncoderBlock` with another way to mix positions: outputs [B, N, D] of x [B, N, D].

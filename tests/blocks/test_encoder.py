@@ -118,3 +118,13 @@ def test_what_is_left_out_is_left_out():
             after = block.ffn_norm if norm == "post" else nn.Identity()
             wanted = after(middle * residual + block.ffn(before(middle)))
             assert (block(x) - wanted).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_from_torch_copies_everything(norm):
+    theirs, ours = pair(norm)
+    copy = EncoderBlock.from_torch(theirs)
+    assert torch.equal(copy(draw(B, T, D)), ours(draw(B, T, D))) and copy.norm == norm
+    with torch.no_grad():
+        theirs.linear1.weight.zero_()
+    assert torch.equal(copy(draw(B, T, D)), ours(draw(B, T, D)))
