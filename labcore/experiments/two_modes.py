@@ -30,7 +30,7 @@ CONFIG = {
     "layers": 2,
     "longest": 10,
     "pairs": 8192,
-    "steps": 400,
+    "steps": 320,
     "batch": 64,
     "rate": 0.005,
     "tested": 400,
@@ -38,12 +38,18 @@ CONFIG = {
 WAYS = ["ordered", "slots", "length", "masked"]
 LENGTHS = [2, 3, 4, 5, 6, 8, 10]
 ROUNDS = [1, 2, 3, 4, 6, 8, 10]
-_PLAIN = [(modes, None) for modes in (2, 3, 4)] + [(2, 0.7), (2, 0.9)]
 POINTS = [
-    {"way": way, "modes": modes, "first": first or 1 / modes}
-    for modes, first in _PLAIN
-    for way in WAYS[:3]
-] + [{"way": "masked", "modes": 2, "first": 0.5}]
+    {"way": way, "modes": modes, "first": first}
+    for way, modes, first in [
+        *((way, 2, 0.5) for way in WAYS),
+        ("ordered", 4, 0.25),
+        ("length", 3, 1 / 3),
+        ("length", 4, 0.25),
+        ("length", 2, 0.7),
+        ("ordered", 2, 0.9),
+        ("length", 2, 0.9),
+    ]
+]
 
 
 def build(config, way):
