@@ -66,11 +66,14 @@ def build(config, way):
     )
 
 
-def train(config, seed, way, modes, first):
-    """The pair of a trained network and its log."""
+def train(config, seed, way, modes, first, *, dtype=torch.float32):
+    """The pair of a trained network and its log.
+
+    With float64 the answers drawn from it are the same words on every processor.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = build(config, way)
+        model = build(config, way).to(dtype)
     pairs = draw(config["pairs"], shares_of(modes, first), longest=config["longest"], seed=seed)
     losses = {"ordered": ordered_loss, "slots": slots_loss, "length": length_loss}
     loss = masked_loss(seed) if way == "masked" else losses[way]
