@@ -137,7 +137,7 @@ def test_losses_against_loops():
             logits = model(source[b : b + 1, :s], lengths[b : b + 1], prefix)[0][0, -1]
             total, count = total - logits.log_softmax(-1)[label], count + 1
     loss = ordered_loss(model, source, lengths, target, TARGET_LENGTHS)
-    assert abs(float(loss - total / count)) < 1e-12
+    assert abs((loss - total / count).item()) < 1e-12
 
     model = build(True)
     total = {"slots": [], "words": [], "length": []}
@@ -151,9 +151,9 @@ def test_losses_against_loops():
         total["length"].append(-length[0].log_softmax(-1)[t])
     mean = {name: sum(found) / len(found) for name, found in total.items()}
     loss = slots_loss(model, source, lengths, target, TARGET_LENGTHS)
-    assert abs(float(loss - mean["slots"])) < 1e-12
+    assert abs((loss - mean["slots"]).item()) < 1e-12
     loss = length_loss(model, source, lengths, target, TARGET_LENGTHS)
-    assert abs(float(loss - mean["words"] - mean["length"])) < 1e-12
+    assert abs((loss - mean["words"] - mean["length"]).item()) < 1e-12
 
 
 def test_masked_loss_counts_hidden_words_only():
@@ -164,7 +164,7 @@ def test_masked_loss_counts_hidden_words_only():
     wanted = F.cross_entropy(logits[hidden], target[hidden])
     wanted = wanted + F.cross_entropy(length, TARGET_LENGTHS)
     loss = masked_loss(5)(model, source, lengths, target, TARGET_LENGTHS)
-    assert abs(float(loss - wanted)) < 1e-12
+    assert abs((loss - wanted).item()) < 1e-12
 
 
 def test_hidden_words_are_one_to_all_and_uniform():
