@@ -81,8 +81,10 @@ def train(config, seed, way, modes, first, *, dtype=torch.float32):
     return model, fit(model, pairs, loss, seed=seed, **chosen)
 
 
-def write(model, way, pairs, *, generator=None, rounds=1):
+def write(model, way, pairs, *, generator=None, rounds=1, limit=None):
     """Target ids [n, T] for the sources of `pairs`, PAD behind the end.
+
+    In order, at most `limit` tokens are written, END among them (`max_target` when None).
 
     The most probable tokens, or with a `generator` drawn ones. A drawn token is the most probable
     one after Gumbel noise on the logits, so `greedy` itself serves for both.
@@ -92,8 +94,8 @@ def write(model, way, pairs, *, generator=None, rounds=1):
         start = torch.full((len(pairs.source), 1), BOS)
         noisy = score if generator is None else lambda ids: gumbel(score(ids), generator)
         never = (PAD, BOS, MASK)
-        limit = {"max_new_tokens": longest, "forbidden": never}
-        return cut_at_end(greedy(noisy, start, eos=END, pad=PAD, **limit)[:, 1:], END, PAD)
+        how = {"max_new_tokens": longest if limit is None else limit, "forbidden": never}
+        return cut_at_end(greedy(noisy, start, eos=END, pad=PAD, **how)[:, 1:], END, PAD)
     if way == "slots":
         slots = torch.full((len(pairs.source), longest), MASK)
         ids = fill(score, slots, mask=MASK, forbidden=(PAD, BOS), generator=generator)
