@@ -30,7 +30,7 @@ CONFIG = {
     "layers": 2,
     "longest": 10,
     "pairs": 8192,
-    "steps": 400,
+    "steps": 320,
     "batch": 64,
     "rate": 0.005,
     "tested": 400,
@@ -38,12 +38,18 @@ CONFIG = {
 WAYS = ["ordered", "slots", "length", "masked"]
 LENGTHS = [2, 3, 4, 5, 6, 8, 10]
 ROUNDS = [1, 2, 3, 4, 6, 8, 10]
-_PLAIN = [(modes, None) for modes in (2, 3, 4)] + [(2, 0.7), (2, 0.9)]
 POINTS = [
-    {"way": way, "modes": modes, "first": first or 1 / modes}
-    for modes, first in _PLAIN
-    for way in WAYS[:3]
-] + [{"way": "masked", "modes": 2, "first": 0.5}]
+    {"way": way, "modes": modes, "first": first}
+    for way, modes, first in [
+        *((way, 2, 0.5) for way in WAYS),
+        ("ordered", 4, 0.25),
+        ("length", 3, 1 / 3),
+        ("length", 4, 0.25),
+        ("length", 2, 0.7),
+        ("ordered", 2, 0.9),
+        ("length", 2, 0.9),
+    ]
+]
 
 
 def build(config, way):
@@ -60,11 +66,14 @@ def build(config, way):
     )
 
 
-def train(config, seed, way, modes, first):
-    """The pair of a trained network and its log."""
+def train(config, seed, way, modes, first, *, dtype=torch.float32):
+    """The pair of a trained network and its log.
+
+    With float64 the answers drawn from it are the same words on every processor.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = build(config, way)
+        model = build(config, way).to(dtype)
     pairs = draw(config["pairs"], shares_of(modes, first), longest=config["longest"], seed=seed)
     losses = {"ordered": ordered_loss, "slots": slots_loss, "length": length_loss}
     loss = masked_loss(seed) if way == "masked" else losses[way]
@@ -72,8 +81,10 @@ def train(config, seed, way, modes, first):
     return model, fit(model, pairs, loss, seed=seed, **chosen)
 
 
-def write(model, way, pairs, *, generator=None, rounds=1):
+def write(model, way, pairs, *, generator=None, rounds=1, limit=None):
     """Target ids [n, T] for the sources of `pairs`, PAD behind the end.
+
+    In order, at most `limit` tokens are written, END among them (`max_target` when None).
 
     The most probable tokens, or with a `generator` drawn ones. A drawn token is the most probable
     one after Gumbel noise on the logits, so `greedy` itself serves for both.
@@ -83,8 +94,8 @@ def write(model, way, pairs, *, generator=None, rounds=1):
         start = torch.full((len(pairs.source), 1), BOS)
         noisy = score if generator is None else lambda ids: gumbel(score(ids), generator)
         never = (PAD, BOS, MASK)
-        limit = {"max_new_tokens": longest, "forbidden": never}
-        return cut_at_end(greedy(noisy, start, eos=END, pad=PAD, **limit)[:, 1:], END, PAD)
+        how = {"max_new_tokens": longest if limit is None else limit, "forbidden": never}
+        return cut_at_end(greedy(noisy, start, eos=END, pad=PAD, **how)[:, 1:], END, PAD)
     if way == "slots":
         slots = torch.full((len(pairs.source), longest), MASK)
         ids = fill(score, slots, mask=MASK, forbidden=(PAD, BOS), generator=generator)

@@ -76,6 +76,8 @@ def train_phrases(seed=0, steps=150, kind="causal", *, width=16):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Decoder(len(TOKENS), width, 2, 2 * width, 2, max_length=LONGEST, kind=kind)
+    # float64, so that its probabilities are the same to two decimals on every processor.
+    model = model.double()
     data = corpus()
     log = fit(model, data, next_token_loss, steps=steps, rate=1e-2, batch=len(data[0]), seed=seed)
     return model, log

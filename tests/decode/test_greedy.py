@@ -34,7 +34,8 @@ def by_hand(score, row, limit, eos=EOS):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("limit", [0, 1, 4, 13])
 def test_batch_equals_row_by_row(seed, limit):
-    score, start = table(seed), torch.randint(3, Y, (5, 3), generator=None)
+    draws = torch.Generator().manual_seed(seed)
+    score, start = table(seed), torch.randint(3, Y, (5, 3), generator=draws)
     found = greedy(score, start, eos=EOS, pad=PAD, max_new_tokens=limit)
     rows = [by_hand(score, row.tolist(), limit) for row in start]
     longest = max(map(len, rows))
