@@ -1,0 +1,47 @@
+"""Decoding: from next-token scores to sequences."""
+
+from labcore.decode.beam import (
+    BeamResult,
+    Hypothesis,
+    Round,
+    backtrack,
+    beam_search,
+    beam_step,
+    length_penalty,
+    log_probabilities,
+)
+from labcore.decode.sample import draw, keep_top_k, keep_top_p, next_probabilities, sample
+from labcore.decode.tree import (
+    Node,
+    RandomTree,
+    Search,
+    TableScore,
+    exhaustive,
+    nodes,
+    paths,
+    word_tree,
+)
+
+__all__ = [
+    "BeamResult",
+    "Hypothesis",
+    "Node",
+    "RandomTree",
+    "Round",
+    "Search",
+    "TableScore",
+    "backtrack",
+    "beam_search",
+    "beam_step",
+    "draw",
+    "exhaustive",
+    "keep_top_k",
+    "keep_top_p",
+    "length_penalty",
+    "log_probabilities",
+    "next_probabilities",
+    "nodes",
+    "paths",
+    "sample",
+    "word_tree",
+]
