@@ -85,11 +85,11 @@ def test_brevity():
 
 def test_corpus_is_not_the_mean_of_its_sentences():
     one, other = ["a", "b", "c", "d", "e"], ["a", "b", "x", "y"]
-    together = corpus_bleu([one, other], [[one], [one]], max_n=2)
-    apart = [sentence_bleu(s, [one], max_n=2).score for s in (one, other)]
-    assert together.matched == [7, 5] and together.total == [9, 7]
+    together = corpus_bleu([one, other], [[one], [one]])
+    apart = [sentence_bleu(s, [one]).score for s in (one, other)]
+    assert together.matched == [7, 5, 3, 2] and together.total == [9, 7, 5, 3]
     assert abs(together.score - sum(apart) / 2) > 0.05
-    order = corpus_bleu([other, one], [[one], [one]], max_n=2)
+    order = corpus_bleu([other, one], [[one], [one]])
     assert order.score == together.score
 
 
