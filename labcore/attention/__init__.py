@@ -1,7 +1,16 @@
 """Attention: scores, weights, masks, the formula, and its multi-head form."""
 
 from labcore.attention.attend import attend, attend_naive
-from labcore.attention.masks import causal_mask, chunk_mask, combine, padding_mask, window_mask
+from labcore.attention.masks import (
+    causal_mask,
+    chunk_mask,
+    combine,
+    packed_mask,
+    padding_mask,
+    prefix_mask,
+    reach_after,
+    window_mask,
+)
 from labcore.attention.multihead import MultiHeadAttention
 from labcore.attention.scores import (
     AdditiveScore,
@@ -21,7 +30,10 @@ __all__ = [
     "chunk_mask",
     "combine",
     "dot_scores",
+    "packed_mask",
     "padding_mask",
+    "prefix_mask",
+    "reach_after",
     "scaled_dot_scores",
     "softmax",
     "window_mask",

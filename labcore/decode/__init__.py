@@ -1,4 +1,4 @@
-"""Decoding: from next-token scores to sequences."""
+"""Decoding: from a model's scores to a sequence, one token after another or several at once."""
 
 from labcore.decode.beam import (
     BeamResult,
@@ -10,6 +10,9 @@ from labcore.decode.beam import (
     length_penalty,
     log_probabilities,
 )
+from labcore.decode.cut import cut_at_end, truncate
+from labcore.decode.greedy import greedy
+from labcore.decode.iterative import fill
 from labcore.decode.sample import draw, keep_top_k, keep_top_p, next_probabilities, sample
 from labcore.decode.tree import (
     Node,
@@ -33,8 +36,11 @@ __all__ = [
     "backtrack",
     "beam_search",
     "beam_step",
+    "cut_at_end",
     "draw",
     "exhaustive",
+    "fill",
+    "greedy",
     "keep_top_k",
     "keep_top_p",
     "length_penalty",
@@ -43,5 +49,6 @@ __all__ = [
     "nodes",
     "paths",
     "sample",
+    "truncate",
     "word_tree",
 ]

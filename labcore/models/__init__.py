@@ -2,8 +2,9 @@
 
 from labcore.models.bert import Bert, BertConfig
 from labcore.models.pretrained import available, from_pretrained
+from labcore.models.seq2seq import Seq2Seq
 
-__all__ = ["Bert", "BertConfig", "available", "from_pretrained", "sentence_attention"]
+__all__ = ["Bert", "BertConfig", "Seq2Seq", "available", "from_pretrained", "sentence_attention"]
 
 
 def __getattr__(name):

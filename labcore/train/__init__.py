@@ -1,6 +1,7 @@
 """Training: one loop for all small models, and the toy tasks that they learn."""
 
 from labcore.train.loop import Step, batches, fit, rate_at
+from labcore.train.losses import cross_entropy
 from labcore.train.referent import train_referent
 from labcore.train.reinforce import (
     PositionPolicy,
@@ -17,6 +18,7 @@ __all__ = [
     "PositionPolicy",
     "Step",
     "batches",
+    "cross_entropy",
     "exact_gradient",
     "expected_reward",
     "fit",
