@@ -76,6 +76,64 @@ def padding_mask(lengths, S=None, *, device=None):
     return (torch.arange(S, device=given.device) < given[:, None])[:, None, None, :]
 
 
+def packed_mask(documents):
+    """A mask [B, 1, T, T] in which a token sees exactly the tokens of its own document.
+
+    `documents` is an integer tensor [B, T] (or a list of lists) that numbers the document of every
+    token; a negative number marks padding, which sees nothing and is seen by nobody. Together with
+    `causal_mask` it lets several documents share one row without reading each other (Raffel et al.
+    2020, section 2.2, pack rows in this way to waste no padding).
+
+    >>> packed_mask([[7, 7, 8, -1]])[0, 0].int().tolist()
+    [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    """
+    given = documents if isinstance(documents, torch.Tensor) else torch.tensor(documents)
+    whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    require(whole, "documents", given=given.dtype, allowed="integers", error=TypeError)
+    shape = f"shape {list(given.shape)}"
+    require(given.ndim == 2, "documents", given=shape, allowed="shape [B, T]")
+    real = given >= 0
+    same = given[:, :, None] == given[:, None, :]
+    return (same & real[:, :, None] & real[:, None, :])[:, None]
+
+
+def prefix_mask(prefix, T, *, causal=True, device=None):
+    """A mask [P + T, P + T] for `prefix` P given positions and `T` positions to be generated.
+
+    The prefix sees all of itself and nothing behind it; a generated position sees the prefix and
+    its own past, or with `causal=False` every generated position (Raffel et al. 2020, figure 4).
+
+    >>> prefix_mask(1, 2).int().tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    >>> prefix_mask(1, 2, causal=False).int().tolist()
+    [[1, 0, 0], [1, 1, 1], [1, 1, 1]]
+    """
+    _whole("prefix", prefix, 0)
+    _whole("T", T, 0)
+    places = torch.arange(prefix + T, device=device)
+    queries, keys = places[:, None], places[None, :]
+    return (keys < prefix) | ((queries >= prefix) & ((keys <= queries) | (not causal)))
+
+
+def reach_after(mask, layers):
+    """Who can read whom after `layers` layers with this mask: bool [T, T].
+
+    A layer lets i read j where `mask[i, j]`; a path of `layers` such steps is a non-zero entry in
+    that power of the mask.
+
+    >>> reach_after(window_mask(5, 5, 2), 3)[4].int().tolist()
+    [0, 1, 1, 1, 1]
+    """
+    check_mask_type(mask)
+    square = mask.ndim == 2 and mask.shape[0] == mask.shape[1]
+    require(square, "mask", given=f"shape {list(mask.shape)}", allowed="[T, T]")
+    _whole("layers", layers, 0)
+    reach = torch.eye(len(mask), dtype=torch.bool, device=mask.device)
+    for _ in range(layers):
+        reach = (mask.double() @ reach.double()) > 0
+    return reach
+
+
 def combine(*masks):
     """One mask that allows what every given mask allows; `None` among them allows all.
 
