@@ -14,7 +14,8 @@ LAYERS, BATCH, LENGTH = 4, 8, 128
 
 def _ids(device):
     draw = torch.Generator().manual_seed(1)
-    return torch.randint(0, SIZES["vocabulary"], (BATCH, LENGTH), generator=draw).to(device)
+    # Id 0 is the padding of the other side, which gives its row no gradient.
+    return torch.randint(1, SIZES["vocabulary"], (BATCH, LENGTH), generator=draw).to(device)
 
 
 def _gpt2_pair(device):
