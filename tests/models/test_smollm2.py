@@ -46,9 +46,12 @@ def test_equals_transformers_on_the_same_file_and_the_record(tmp_path):
     ours, tokenizer = from_pretrained("smollm2")
     path = weights_file("smollm2")
     place = {"gguf_file": path.name}
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(
-        str(path.parent), **place, dtype=torch.float32
-    ).eval()
+    reading = transformers.modeling_gguf_pytorch_utils.load_gguf_checkpoint
+    config = transformers.LlamaConfig(**reading(str(path))["config"])
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    state = reading(str(path), return_tensors=True, model_to_load=theirs)["tensors"]
+    missing = theirs.load_state_dict(state, strict=False)
+    assert [*missing.missing_keys, *missing.unexpected_keys] in ([], ["lm_head.weight"])
     their_tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), **place)
     texts = [*PROMPTS, "def add(a, b):\n    return", "In 1987, 猫 ≠ dog."]
     with torch.no_grad():
