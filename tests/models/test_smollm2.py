@@ -46,7 +46,8 @@ def test_equals_transformers_on_the_same_file_and_the_record(tmp_path):
     ours, tokenizer = from_pretrained("smollm2")
     path = weights_file("smollm2")
     place = {"gguf_file": path.name}
-    reading = transformers.modeling_gguf_pytorch_utils.load_gguf_checkpoint
+    gguf_utils = pytest.importorskip("transformers.modeling_gguf_pytorch_utils")
+    reading = gguf_utils.load_gguf_checkpoint
     config = transformers.LlamaConfig(**reading(str(path))["config"])
     theirs = transformers.LlamaForCausalLM(config).eval()
     state = reading(str(path), return_tensors=True, model_to_load=theirs)["tensors"]
