@@ -53,7 +53,8 @@ class RelativeBias(nn.Module):
         super().__init__()
         self.buckets, self.max_distance, self.both = buckets, max_distance, both
         relative_bucket(torch.zeros(1, dtype=torch.long), buckets, max_distance, both=both)
-        self.weight = nn.Parameter(torch.empty(buckets, heads).normal_(std=0.1))
+        # Deviation 1: every head prefers some distances from the start; nothing else tells order.
+        self.weight = nn.Parameter(torch.empty(buckets, heads).normal_(std=1.0))
 
     def forward(self, T, S, offset=0):
         device = self.weight.device

@@ -85,24 +85,36 @@ class RotaryPositions(nn.Module):
         check_float(x, "x")
         fits = x.ndim == 4 and x.shape[-1] == self.width
         require(fits, "x", f"shape {list(x.shape)}", f"[B, H, T, K={self.width}]", ShapeError)
-        if positions is not None:
-            angles = rope_angles(positions, self.width, self.base)
-            return rotate(x, angles if positions.ndim == 1 else angles[:, None])
-        cos, sin = self._tables(offset + x.shape[-2], x)
-        cos, sin = cos[offset : offset + x.shape[-2]], sin[offset : offset + x.shape[-2]]
-        # x·cos + (-second, first)·sin: `rotate`, with fewer and longer steps.
-        first, second = x.chunk(2, dim=-1)
-        return x * cos + torch.cat([-second, first], dim=-1) * sin
+        return _turned(x, *self._angles(x.shape[-2], x, offset, positions))
 
-    def _tables(self, length, x):
-        """Cosines and sines [length or more, K] in the dtype and on the device of x."""
-        kept = self._table
-        if (
-            kept is None
-            or kept[0].shape[0] < length
-            or (kept[0].dtype, kept[0].device) != (x.dtype, x.device)
-        ):
-            places = torch.arange(max(64, 2 * length), device=x.device)
-            angles = rope_angles(places, self.width, self.base).repeat(1, 2)
-            self._table = kept = (angles.cos().to(x.dtype), angles.sin().to(x.dtype))
-        return kept
+    def turn(self, x, offset=0, positions=None):
+        """A function of queries [B, H, T, K] and keys [B, G, T, K] that gives both of them turned.
+
+        `x` [B, T, D] says how many positions there are, in which dtype and where.
+        """
+        cos, sin = self._angles(x.shape[1], x, offset, positions)
+        return lambda q, k: (_turned(q, cos, sin), _turned(k, cos, sin))
+
+    def _angles(self, T, x, offset, positions):
+        """Cosines and signed sines of T positions, [T, K] or [B, 1, T, K]."""
+        if positions is not None:
+            cos, sin = _tables(positions, self.width, self.base, x.dtype)
+            return (cos, sin) if positions.ndim == 1 else (cos[:, None], sin[:, None])
+        kept, end = self._table, offset + T
+        made_for = None if kept is None else (kept[0].dtype, kept[0].device)
+        if made_for != (x.dtype, x.device) or kept[0].shape[0] < end:
+            places = torch.arange(max(64, 2 * end), device=x.device)
+            self._table = kept = _tables(places, self.width, self.base, x.dtype)
+        return kept[0][offset:end], kept[1][offset:end]
+
+
+def _tables(positions, width, base, dtype):
+    """cos [..., K] for both halves, and sin [..., K] with a minus for the first one."""
+    angles = rope_angles(positions, width, base)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([cos, cos], -1).to(dtype), torch.cat([-sin, sin], -1).to(dtype)
+
+
+def _turned(x, cos, sin):
+    """`rotate` in three steps: rolling by half the width puts every number beside its partner."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
