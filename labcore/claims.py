@@ -112,7 +112,14 @@ def _shape(value):
 def _fault(value, rule):
     """What is wrong with `value` under `rule`, or an empty string."""
     kind = next(k for k in _RULES if k in rule)
-    return _RULES[kind](value, rule)
+    return _RULES[kind](value, rule) or _unsigned(value, rule)
+
+
+def _unsigned(value, rule):
+    """A residual is a size: below a small bound a negative number is a forgotten `abs`."""
+    small = 0 < rule.get("below", math.inf) <= 1e-3
+    negative = [x for x in _numbers(value) or [] if x < 0] if small else []
+    return f"{negative[0]!r} is negative, and a residual has no sign" if negative else ""
 
 
 def _near(value, rule):

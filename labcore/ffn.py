@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from labcore.attention.scores import check_float
-from labcore.shapes import ShapeError, require
+from labcore.attention.scores import check_input
+from labcore.shapes import flag, require, whole
 
 ACTIVATIONS = {
     "relu": F.relu,
@@ -19,6 +19,18 @@ ACTIVATIONS = {
     "tanh": torch.tanh,
     "identity": lambda x: x,
 }
+
+
+def function_of(activation):
+    """The function that `activation` names, or itself when it is one already.
+
+    >>> function_of("relu")(torch.tensor(-2.0)).item()
+    0.0
+    """
+    named = isinstance(activation, str) and activation in ACTIVATIONS
+    allowed = f"a function or one of {[*ACTIVATIONS]}"
+    require(named or callable(activation), "activation", repr(activation), allowed)
+    return ACTIVATIONS[activation] if named else activation
 
 
 class FeedForward(nn.Module):
@@ -33,20 +45,39 @@ class FeedForward(nn.Module):
 
     def __init__(self, width, hidden=None, activation="relu", *, bias=True):
         super().__init__()
-        known = callable(activation) or activation in ACTIVATIONS
-        require(known, "activation", repr(activation), f"a function or one of {[*ACTIVATIONS]}")
-        hidden = 4 * width if hidden is None else hidden
-        for name, size in (("width", width), ("hidden", hidden)):
-            whole = isinstance(size, int) and not isinstance(size, bool) and size >= 1
-            require(whole, name, given=repr(size), allowed="a whole number of at least 1")
-        self.activation = activation
-        self.function = activation if callable(activation) else ACTIVATIONS[activation]
+        flag("bias", bias)
+        self.activation, self.function = activation, function_of(activation)
+        whole("width", width)
+        hidden = 4 * width if hidden is None else whole("hidden", hidden)
         self.up_proj = nn.Linear(width, hidden, bias=bias)
         self.down_proj = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x):
-        check_float(x, "x")
-        width = self.up_proj.in_features
-        fits = x.ndim >= 1 and x.shape[-1] == width
-        require(fits, "x", f"shape {list(x.shape)}", f"[..., D={width}]", ShapeError)
+        check_input(x, "x", self.up_proj.weight)
         return self.down_proj(self.function(self.up_proj(x)))
+
+
+class GatedFeedForward(nn.Module):
+    """Outputs [..., D] of x [..., D]: W_down(f(W_gate x) ⊙ W_up x) (Shazeer 2020, section 2).
+
+    With f = SiLU it is SwiGLU, Llama's layer, with the tanh GELU it is that of T5 version 1.1. It
+    has a third matrix; `hidden` is usually 8D/3 instead of 4D, which makes up for it.
+
+    >>> layer = GatedFeedForward(6, 11)
+    >>> list(layer(torch.ones(3, 5, 6)).shape), sum(p.numel() for p in layer.parameters())
+    ([3, 5, 6], 198)
+    """
+
+    def __init__(self, width, hidden=None, activation="silu", *, bias=False):
+        super().__init__()
+        flag("bias", bias)
+        self.activation, self.function = activation, function_of(activation)
+        whole("width", width)
+        hidden = max(8 * width // 3, 1) if hidden is None else whole("hidden", hidden)
+        self.gate_proj = nn.Linear(width, hidden, bias=bias)
+        self.up_proj = nn.Linear(width, hidden, bias=bias)
+        self.down_proj = nn.Linear(hidden, width, bias=bias)
+
+    def forward(self, x):
+        check_input(x, "x", self.up_proj.weight)
+        return self.down_proj(self.function(self.gate_proj(x)) * self.up_proj(x))

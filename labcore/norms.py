@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from labcore.attention.scores import check_float
-from labcore.shapes import ShapeError, require
+from labcore.attention.scores import check_alike, check_float, check_input
+from labcore.shapes import ShapeError, flag, number, require, whole
 
 KINDS = ("batch", "layer", "instance", "group", "token")
 
@@ -23,10 +23,12 @@ KINDS = ("batch", "layer", "instance", "group", "token")
 def standardise(x, axes, eps=1e-5):
     """(x - mean) / √(variance + ε), mean and variance pooled over `axes`; of the shape of x.
 
+    With `eps` = 0 a set without any spread gives NaN: 0 / 0.
+
     >>> standardise(torch.tensor([[1.0, 5.0], [3.0, 7.0]]), (0, 1), eps=0).flatten().tolist()[1:3]
     [0.4472135901451111, -0.4472135901451111]
     """
-    require(eps >= 0, "eps", given=eps, allowed="a number of at least 0")
+    number("eps", eps, least=0)
     mean = x.mean(axes, keepdim=True)
     variance = (x - mean).square().mean(axes, keepdim=True)
     return (x - mean) / torch.sqrt(variance + eps)
@@ -47,7 +49,7 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5, axes=1):
     pooled = f"[..., {'D' if axes == 1 else f'{axes} axes'}]"
     full = x.ndim >= axes >= 1 and min(shape[-axes:]) >= 1
     require(full, "x", f"shape {shape}", f"{pooled} with sizes of 1 or more")
-    _check_affine(weight, bias, shape[-axes:])
+    _check_affine(weight, bias, shape[-axes:], x)
     return _stretched(standardise(x, tuple(range(-axes, 0)), eps), weight, bias)
 
 
@@ -98,7 +100,8 @@ class BatchNorm(nn.Module):
         super().__init__()
         fits = momentum is None or 0 <= momentum <= 1
         require(fits, "momentum", given=momentum, allowed="a number from 0 to 1, or None")
-        self.eps, self.momentum = eps, momentum
+        self.eps, self.momentum = number("eps", eps, above=0), momentum
+        whole("channels", channels)
         self.weight, self.bias = _affine((channels,), affine)
         self.register_buffer("running_mean", torch.zeros(channels))
         self.register_buffer("running_var", torch.ones(channels))
@@ -135,7 +138,7 @@ class InstanceNorm(nn.Module):
 
     def __init__(self, channels, eps=1e-5, affine=False):
         super().__init__()
-        self.channels, self.eps = channels, eps
+        self.channels, self.eps = whole("channels", channels), number("eps", eps, above=0)
         self.weight, self.bias = _affine((channels,), affine)
 
     def forward(self, x):
@@ -157,8 +160,8 @@ class GroupNorm(nn.Module):
 
     def __init__(self, groups, channels, eps=1e-5, affine=True):
         super().__init__()
-        _check_groups(groups, channels)
-        self.groups, self.channels, self.eps = groups, channels, eps
+        _check_groups(groups, whole("channels", channels))
+        self.groups, self.channels, self.eps = groups, channels, number("eps", eps, above=0)
         self.weight, self.bias = _affine((channels,), affine)
 
     def forward(self, x):
@@ -179,10 +182,11 @@ class LayerNorm(nn.Module):
 
     def __init__(self, width, eps=1e-5, bias=True):
         super().__init__()
-        self.eps = eps
-        shape = (width,) if isinstance(width, int) else tuple(width)
+        self.eps = number("eps", eps, above=0)
+        sizes = width if isinstance(width, (tuple, list)) else (width,)
+        shape = tuple(whole("width", size) for size in sizes)
         self.weight = nn.Parameter(torch.ones(shape))
-        self.bias = nn.Parameter(torch.zeros(shape)) if bias else None
+        self.bias = nn.Parameter(torch.zeros(shape)) if flag("bias", bias) else None
 
     def forward(self, x):
         check_float(x, "x")
@@ -190,7 +194,44 @@ class LayerNorm(nn.Module):
         told = f"D={shape[0]}" if len(shape) == 1 else ", ".join(map(str, shape))
         fits = x.shape[-len(shape) :] == shape
         require(fits, "x", f"shape {list(x.shape)}", f"[..., {told}]", ShapeError)
+        check_input(x, "x", self.weight)
         return F.layer_norm(x, shape, self.weight, self.bias, self.eps)
+
+
+def rms_norm(x, weight=None, eps=1e-6):
+    """x / √(mean of x² + ε) · weight, of the shape of x [..., D] (Zhang and Sennrich 2019, eq. 4).
+
+    Half of layer normalisation: the length is set to √D, the mean stays where it is, and there is
+    no bias. T5 and Llama take it.
+
+    >>> x = torch.tensor([[1.0, 2.0, 3.0, 6.0]], dtype=torch.float64)
+    >>> rms_norm(x).round(decimals=4).tolist()
+    [[0.2828, 0.5657, 0.8485, 1.6971]]
+    """
+    check_float(x, "x")
+    shape = list(x.shape)
+    require(x.ndim >= 1 and shape[-1] >= 1, "x", f"shape {shape}", "[..., D] with D of 1 or more")
+    _check_affine(weight, None, shape[-1:], x)
+    number("eps", eps, least=0)
+    normal = x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps)
+    return normal if weight is None else normal * weight
+
+
+class RMSNorm(nn.Module):
+    """`rms_norm` with a learned weight, ones at first, through torch's own function.
+
+    >>> list(RMSNorm(6)(torch.randn(3, 5, 6)).shape)
+    [3, 5, 6]
+    """
+
+    def __init__(self, width, eps=1e-6):
+        super().__init__()
+        self.eps = number("eps", eps, above=0)
+        self.weight = nn.Parameter(torch.ones(whole("width", width)))
+
+    def forward(self, x):
+        check_input(x, "x", self.weight)
+        return F.rms_norm(x, tuple(self.weight.shape), self.weight, self.eps)
 
 
 def _parted(x, kind, groups):
@@ -225,9 +266,10 @@ def _by_channel(vector_C, x):
     return None if vector_C is None else vector_C.reshape(-1, *[1] * (x.ndim - 2))
 
 
-def _check_affine(weight, bias, shape):
+def _check_affine(weight, bias, shape, x):
     for name, given in (("weight", weight), ("bias", bias)):
         if given is not None:
+            check_alike(given, name, x, "x")
             fits = list(given.shape) == list(shape)
             require(fits, name, f"shape {list(given.shape)}", f"shape {list(shape)}", ShapeError)
 
@@ -239,6 +281,5 @@ def _check_channels(x, channels):
 
 
 def _check_groups(groups, channels):
-    whole = isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1
-    fits = whole and channels % groups == 0
+    fits = channels % whole("groups", groups) == 0
     require(fits, "groups", given=repr(groups), allowed=f"a divisor of {channels} channels")

@@ -1,6 +1,11 @@
 """The letter table: one name per axis, everywhere in the book, and the check that enforces it."""
 
+import math
+import numbers
 from typing import NamedTuple
+
+# Beyond this, sums of positions could leave 64 bits unnoticed.
+MOST = 2**31 - 1
 
 
 class Letter(NamedTuple):
@@ -51,6 +56,55 @@ def require(ok, argument, given, allowed, error=ValueError):
     """
     if not ok:
         raise error(f"{argument}: got {given}; allowed: {allowed}")
+
+
+def whole(argument, value, least=1):
+    """`value` as an int, when it is a whole number from `least` to 2³¹ - 1; else a ValueError.
+
+    >>> whole("heads", 8)
+    8
+    >>> whole("heads", True)
+    Traceback (most recent call last):
+    ValueError: heads: got True; allowed: a whole number of at least 1
+    """
+    ok = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    allowed = f"a whole number of at least {least}"
+    require(ok and value >= least, argument, given=repr(value), allowed=allowed)
+    require(value <= MOST, argument, given=value, allowed=f"{allowed}, at most {MOST}")
+    return int(value)
+
+
+def number(argument, value, *, above=-math.inf, least=-math.inf, most=math.inf):
+    """`value` as a float, when it is a finite number within the bounds; else a ValueError.
+
+    >>> number("eps", 1e-5, above=0)
+    1e-05
+    >>> number("eps", float("nan"), above=0)
+    Traceback (most recent call last):
+    ValueError: eps: got nan; allowed: a finite number above 0
+    """
+    try:
+        ok = not isinstance(value, bool) and isinstance(value, numbers.Real)
+        ok = ok and math.isfinite(value) and value > above and least <= value <= most
+    except OverflowError:  # a whole number that no float can hold
+        ok = False
+    words = [f"above {above:g}"] * (above > -math.inf)
+    words += [f"of at least {least:g}"] * (least > -math.inf)
+    words += [f"of at most {most:g}"] * (most < math.inf)
+    told = repr(value) if len(repr(value)) < 60 else f"{repr(value)[:20]}…"
+    require(ok, argument, told, " ".join(["a finite number", " and ".join(words)]).strip())
+    return float(value)
+
+
+def flag(argument, value):
+    """`value`, when it is True or False; else a TypeError: "no" and None are not False.
+
+    >>> flag("causal", "no")
+    Traceback (most recent call last):
+    TypeError: causal: got 'no'; allowed: True or False
+    """
+    require(value is True or value is False, argument, repr(value), "True or False", TypeError)
+    return value
 
 
 def check(x, pattern, name="x", **known):

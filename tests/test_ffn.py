@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from labcore.ffn import ACTIVATIONS, FeedForward
+from labcore.ffn import ACTIVATIONS, FeedForward, GatedFeedForward
+from labcore.shapes import ShapeError
 
 B, T, D, HIDDEN = 3, 5, 6, 11
 
@@ -73,3 +74,22 @@ def test_gradients_and_empty_input():
 def test_bad_input_is_named(name, error, call):
     with pytest.raises(error, match=rf"^{name}: got .*; allowed: "):
         call()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_gated_layer_is_the_printed_formula(bias):
+    layer = GatedFeedForward(6, 11, bias=bias).double()
+    x = torch.randn(3, 5, 6, dtype=torch.float64, requires_grad=True)
+    gate, up = layer.gate_proj(x), layer.up_proj(x)
+    wanted = layer.down_proj(gate / (1 + torch.exp(-gate)) * up)
+    assert (layer(x) - wanted).abs().max() < 1e-12
+    assert sum(p.numel() for p in layer.parameters()) == 3 * 6 * 11 + bias * (2 * 11 + 6)
+    assert torch.autograd.gradcheck(layer, x)
+
+
+def test_gated_layer_refuses_bad_input():
+    assert GatedFeedForward(6).up_proj.out_features == 16
+    with pytest.raises(ValueError, match="activation"):
+        GatedFeedForward(6, activation="swish")
+    with pytest.raises(ShapeError, match="x: got shape"):
+        GatedFeedForward(6)(torch.ones(3, 7))

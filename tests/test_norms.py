@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from labcore.norms import LayerNorm, layer_norm
+from labcore.norms import LayerNorm, RMSNorm, layer_norm, rms_norm
+from labcore.shapes import ShapeError
 
 B, T = 3, 5
 
@@ -76,3 +77,29 @@ def test_without_bias():
 def test_bad_input_is_named(name, error, call):
     with pytest.raises(error, match=rf"^{name}: got .*; allowed: "):
         call()
+
+
+@pytest.mark.parametrize("width", [1, 2, 6, 8])
+def test_rms_norm_equals_torch_and_the_formula(width):
+    x = torch.randn(3, 5, width, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(width, dtype=torch.float64, requires_grad=True)
+    theirs = torch.nn.functional.rms_norm(x, (width,), weight, 1e-5)
+    assert (rms_norm(x, weight, 1e-5) - theirs).abs().max() < 1e-12
+    layer = RMSNorm(width, 1e-5).double()
+    layer.weight.data.copy_(weight)
+    assert (layer(x) - theirs).abs().max() < 1e-12
+    assert torch.autograd.gradcheck(lambda a, b: rms_norm(a, b, 1e-5), (x, weight))
+
+
+def test_rms_norm_keeps_the_mean_and_refuses_other_widths():
+    x = torch.ones(3, 6) * 2
+    assert torch.equal(rms_norm(x, eps=0.0), torch.ones(3, 6))
+    assert rms_norm(torch.zeros(3, 6)).abs().max() == 0
+    with pytest.raises(ShapeError, match="x: got shape"):
+        RMSNorm(5)(x)
+    with pytest.raises(ShapeError, match="weight: got shape"):
+        rms_norm(x, torch.ones(5))
+    with pytest.raises(ValueError, match="eps: got -1"):
+        rms_norm(x, eps=-1)
+    with pytest.raises(TypeError, match="x: got"):
+        rms_norm(torch.ones(3, 6, dtype=torch.long))

@@ -1,7 +1,17 @@
 """Attention: scores, weights, masks, the formula, and its multi-head form."""
 
 from labcore.attention.attend import attend, attend_naive
-from labcore.attention.masks import causal_mask, chunk_mask, combine, padding_mask, window_mask
+from labcore.attention.cache import KVCache, LayerCache
+from labcore.attention.masks import (
+    causal_mask,
+    chunk_mask,
+    combine,
+    packed_mask,
+    padding_mask,
+    prefix_mask,
+    reach_after,
+    window_mask,
+)
 from labcore.attention.multihead import MultiHeadAttention
 from labcore.attention.scores import (
     AdditiveScore,
@@ -13,6 +23,8 @@ from labcore.attention.scores import (
 
 __all__ = [
     "AdditiveScore",
+    "KVCache",
+    "LayerCache",
     "MultiHeadAttention",
     "additive_scores",
     "attend",
@@ -21,7 +33,10 @@ __all__ = [
     "chunk_mask",
     "combine",
     "dot_scores",
+    "packed_mask",
     "padding_mask",
+    "prefix_mask",
+    "reach_after",
     "scaled_dot_scores",
     "softmax",
     "window_mask",

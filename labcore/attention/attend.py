@@ -6,8 +6,10 @@ H, lets the query heads h·G//H share one key/value head (Ainslie et al. 2023, s
 
 Choices where the papers are silent: a query that sees no key gets zeros and zero gradients; with
 S ≠ T `causal` is aligned to the bottom right; no keys at all (S = 0) also gives zeros.
-NaN and infinity in inputs pass through, and hiding does not stop them: a hidden value still enters
-as 0 · NaN = NaN, as in torch. Overwrite padding with zeros before attention, not after.
+NaN and infinity that a query sees pass through. Do not rely on hiding to stop them: the loops leave
+a hidden key or value out, the form with weights leaves only hidden keys out (0 · NaN is NaN), and
+torch's fused form may let both in. Overwrite padding with zeros before attention, not after.
+Half precision is multiplied and summed in float32 and rounded once, at the end.
 """
 
 import itertools
@@ -17,7 +19,9 @@ import torch.nn.functional as F
 
 from labcore.attention.masks import causal_mask, check_mask
 from labcore.attention.scores import check_alike, check_float, checked_scale, softmax
-from labcore.shapes import require
+from labcore.shapes import flag, require
+
+HALF = (torch.float16, torch.bfloat16)
 
 
 def attend(q, k, v, mask=None, *, causal=False, scale=None, need_weights=False):
@@ -34,8 +38,8 @@ def attend(q, k, v, mask=None, *, causal=False, scale=None, need_weights=False):
     >>> list(out.shape), list(weights.shape)
     ([3, 4, 5, 8], [3, 4, 5, 7])
     """
-    grouped = check_attend(q, k, v, mask, scale)
-    if need_weights:
+    grouped = check_attend(q, k, v, mask, scale, causal)
+    if flag("need_weights", need_weights):
         return _explicit(q, k, v, _visible(q, k, mask, causal), scale, grouped)
     T, S = q.shape[-2], k.shape[-2]
     if mask is None and (not causal or T == S or T == 1):
@@ -63,7 +67,9 @@ def attend_naive(q, k, v, mask=None, *, causal=False, scale=None):
     >>> list(out.shape), round(weights[0, 0].item(), 4)
     ([5, 8], 0.1429)
     """
-    grouped = check_attend(q, k, v, mask, scale)
+    grouped = check_attend(q, k, v, mask, scale, causal)
+    kept = q.dtype
+    q, k, v = (x.float() if x.dtype in HALF else x for x in (q, k, v))
     scale = checked_scale(scale, q.shape[-1])
     lead, T, S = q.shape[:-2], q.shape[-2], k.shape[-2]
     seen = _visible(q, k, mask, causal)
@@ -79,7 +85,7 @@ def attend_naive(q, k, v, mask=None, *, causal=False, scale=None):
             rows.append(row)
     outs = torch.stack(outs) if outs else q.new_zeros(0)
     rows = torch.stack(rows) if rows else q.new_zeros(0)
-    return outs.reshape(*lead, T, v.shape[-1]), rows.reshape(*lead, T, S)
+    return outs.reshape(*lead, T, v.shape[-1]).to(kept), rows.reshape(*lead, T, S).to(kept)
 
 
 def _one_query(q, k, v, visible, scale):
@@ -88,13 +94,15 @@ def _one_query(q, k, v, visible, scale):
     top = max((x.detach() for x in scores.values()), default=0)
     grown = {s: (x - top).exp() for s, x in scores.items()}
     weights = {s: x / sum(grown.values()) for s, x in grown.items()}
-    out = sum((weight * v[s] for s, weight in weights.items()), q.new_zeros(v.shape[-1]))
+    nothing = q[:0].sum() + v[:0].sum()  # zero, and known to autograd even where no key is seen
+    out = sum((weight * v[s] for s, weight in weights.items()), nothing.expand(v.shape[-1]))
     row = [weights.get(s, q.new_zeros(())) for s in range(len(k))]
     return out, torch.stack(row) if row else q.new_zeros(0)
 
 
-def check_attend(q, k, v, mask=None, scale=None):
+def check_attend(q, k, v, mask=None, scale=None, causal=False):
     """True when key/value heads are shared, False when every head has its own; else an error."""
+    flag("causal", causal)
     grouped = False if _plainly_fits(q, k, v) else _check_closely(q, k, v)
     if mask is not None:
         check_mask(mask, (*q.shape[:-1], k.shape[-2]), q.device)
@@ -152,14 +160,17 @@ def _visible(q, k, mask, causal):
 
 def _explicit(q, k, v, mask, scale, grouped):
     """Outputs and weights, with the weights in memory; shared key/value heads are not copied."""
-    T, S = q.shape[-2], k.shape[-2]
-    scaled = q * checked_scale(scale, q.shape[-1])
+    if q.dtype in HALF:  # as the fused form: scores of half precision overflow beyond 65504
+        found = _explicit(q.float(), k.float(), v.float(), mask, scale, grouped)
+        return tuple(x.to(q.dtype) for x in found)
+    T, S, K = q.shape[-2], k.shape[-2], q.shape[-1]
+    scaled = q * checked_scale(scale, K)
     if not grouped:
         weights = softmax(scaled @ k.transpose(-1, -2), mask)
         return weights @ v, weights
     B, H, G = q.shape[0], q.shape[1], k.shape[1]
     # The H/G queries that share a key/value head become more rows of one matrix product.
-    scores = scaled.reshape(B, G, H // G * T, -1) @ k.transpose(-1, -2)
+    scores = scaled.reshape(B, G, H // G * T, K) @ k.transpose(-1, -2)
     weights = softmax(scores.reshape(B, H, T, S), mask)
     out = weights.reshape(B, G, H // G * T, S) @ v
     return out.reshape(B, H, T, v.shape[-1]), weights

@@ -7,7 +7,7 @@ sees the last key: masks are aligned to the bottom right).
 
 import torch
 
-from labcore.shapes import require
+from labcore.shapes import require, whole
 
 
 def causal_mask(T, S=None, *, offset=None, device=None):
@@ -32,7 +32,7 @@ def window_mask(T, S, window, *, offset=None, device=None):
     >>> window_mask(4, 4, 2).int().tolist()
     [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     """
-    _whole("window", window, 1)
+    whole("window", window, 1)
     queries, keys = _positions(T, S, offset, device)
     return (keys <= queries) & (keys > queries - window)
 
@@ -46,7 +46,7 @@ def chunk_mask(T, S, chunk, *, offset=None, device=None):
     >>> chunk_mask(4, 4, 2).int().tolist()
     [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
     """
-    _whole("chunk", chunk, 1)
+    whole("chunk", chunk, 1)
     queries, keys = _positions(T, S, offset, device)
     return (keys <= queries) & (keys // chunk == queries // chunk)
 
@@ -62,18 +62,80 @@ def padding_mask(lengths, S=None, *, device=None):
     """
     given = lengths
     if not isinstance(given, torch.Tensor):
-        given = torch.tensor(list(lengths)) if len(lengths) else torch.zeros(0, dtype=torch.long)
-    whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
-    require(whole, "lengths", given=given.dtype, allowed="integers", error=TypeError)
+        listed = isinstance(given, (list, tuple))
+        listed = listed and all(isinstance(n, int) and not isinstance(n, bool) for n in given)
+        allowed = "a list of whole numbers or an integer tensor [B]"
+        require(listed, "lengths", given=repr(given), allowed=allowed, error=TypeError)
+        given = torch.tensor(given, dtype=torch.long)
+    integer = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    require(integer, "lengths", given=given.dtype, allowed="integers", error=TypeError)
     require(given.ndim == 1, "lengths", given=f"shape {list(given.shape)}", allowed="shape [B]")
     longest = int(given.max()) if given.numel() else 0
     shortest = int(given.min()) if given.numel() else 0
     S = longest if S is None else S
-    _whole("S", S, 0)
+    whole("S", S, 0)
     fits = shortest >= 0 and longest <= S
     require(fits, "lengths", given=f"values {shortest} to {longest}", allowed=f"values 0 to S={S}")
     given = given.to(device=device) if device is not None else given
     return (torch.arange(S, device=given.device) < given[:, None])[:, None, None, :]
+
+
+def packed_mask(documents):
+    """A mask [B, 1, T, T] in which a token sees exactly the tokens of its own document.
+
+    `documents` is an integer tensor [B, T] (or a list of lists) that numbers the document of every
+    token; a negative number marks padding, which sees nothing and is seen by nobody. Together with
+    `causal_mask` it lets several documents share one row without reading each other (Raffel et al.
+    2020, section 2.2, pack rows in this way to waste no padding).
+
+    >>> packed_mask([[7, 7, 8, -1]])[0, 0].int().tolist()
+    [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    """
+    given = documents if isinstance(documents, torch.Tensor) else torch.tensor(documents)
+    integer = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    require(integer, "documents", given=given.dtype, allowed="integers", error=TypeError)
+    shape = f"shape {list(given.shape)}"
+    require(given.ndim == 2, "documents", given=shape, allowed="shape [B, T]")
+    real = given >= 0
+    same = given[:, :, None] == given[:, None, :]
+    return (same & real[:, :, None] & real[:, None, :])[:, None]
+
+
+def prefix_mask(prefix, T, *, causal=True, device=None):
+    """A mask [P + T, P + T] for `prefix` P given positions and `T` positions to be generated.
+
+    The prefix sees all of itself and nothing behind it; a generated position sees the prefix and
+    its own past, or with `causal=False` every generated position (Raffel et al. 2020, figure 4).
+
+    >>> prefix_mask(1, 2).int().tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    >>> prefix_mask(1, 2, causal=False).int().tolist()
+    [[1, 0, 0], [1, 1, 1], [1, 1, 1]]
+    """
+    whole("prefix", prefix, 0)
+    whole("T", T, 0)
+    places = torch.arange(prefix + T, device=device)
+    queries, keys = places[:, None], places[None, :]
+    return (keys < prefix) | ((queries >= prefix) & ((keys <= queries) | (not causal)))
+
+
+def reach_after(mask, layers):
+    """Who can read whom after `layers` layers with this mask: bool [T, T].
+
+    A layer lets i read j where `mask[i, j]`; a path of `layers` such steps is a non-zero entry in
+    that power of the mask.
+
+    >>> reach_after(window_mask(5, 5, 2), 3)[4].int().tolist()
+    [0, 1, 1, 1, 1]
+    """
+    check_mask_type(mask)
+    square = mask.ndim == 2 and mask.shape[0] == mask.shape[1]
+    require(square, "mask", given=f"shape {list(mask.shape)}", allowed="[T, T]")
+    whole("layers", layers, 0)
+    reach = torch.eye(len(mask), dtype=torch.bool, device=mask.device)
+    for _ in range(layers):
+        reach = (mask.double() @ reach.double()) > 0
+    return reach
 
 
 def combine(*masks):
@@ -87,6 +149,7 @@ def combine(*masks):
     found = [m for m in masks if m is not None]
     for mask in found:
         check_mask_type(mask, "masks")
+        require(mask.ndim >= 2, "masks", f"shape {list(mask.shape)}", "[T, S] or [B, H, T, S]")
     ranks = sorted({m.ndim for m in found if m.ndim != 2})
     require(len(ranks) < 2, "masks", given=f"ranks {ranks}", allowed="rank 2 and one other rank")
     if not found:
@@ -133,16 +196,11 @@ def check_mask_type(mask, name="mask"):
 def _positions(T, S, offset, device):
     """Positions of the queries [T, 1] and of the keys [1, S], checked."""
     S = T if S is None else S
-    _whole("T", T, 0)
-    _whole("S", S, 0)
+    whole("T", T, 0)
+    whole("S", S, 0)
     if offset is None:
         offset = S - T
     else:
-        _whole("offset", offset, 0)
+        whole("offset", offset, 0)
     queries = torch.arange(T, device=device)[:, None] + offset
     return queries, torch.arange(S, device=device)[None, :]
-
-
-def _whole(name, value, least):
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    require(ok, name, given=repr(value), allowed=f"a whole number of at least {least}")

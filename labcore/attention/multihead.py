@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from labcore.attention.attend import attend
-from labcore.attention.scores import check_float
-from labcore.shapes import ShapeError, require
+from labcore.attention.scores import check_input
+from labcore.shapes import ShapeError, flag, require, whole
 
 
 class MultiHeadAttention(nn.Module):
@@ -42,18 +42,19 @@ class MultiHeadAttention(nn.Module):
         bias=True,
     ):
         super().__init__()
-        self.width, self.heads = _count("width", width), _count("heads", heads)
+        flag("bias", bias)
+        self.width, self.heads = whole("width", width), whole("heads", heads)
         if key_width is None or value_width is None:
             divides = width % heads == 0
             require(divides, "heads", given=heads, allowed=f"a divisor of width {width}")
-        self.kv_heads = _count("kv_heads", heads if kv_heads is None else kv_heads)
+        self.kv_heads = whole("kv_heads", heads if kv_heads is None else kv_heads)
         allowed = f"a divisor of heads {heads}"
         require(heads % self.kv_heads == 0, "kv_heads", given=kv_heads, allowed=allowed)
         share = width // heads
-        self.key_width = _count("key_width", share if key_width is None else key_width)
-        self.value_width = _count("value_width", share if value_width is None else value_width)
+        self.key_width = whole("key_width", share if key_width is None else key_width)
+        self.value_width = whole("value_width", share if value_width is None else value_width)
         source = width if memory_width is None else memory_width
-        self.memory_width = _count("memory_width", source)
+        self.memory_width = whole("memory_width", source)
         self.q_proj = nn.Linear(width, heads * self.key_width, bias=bias)
         self.k_proj = nn.Linear(source, self.kv_heads * self.key_width, bias=bias)
         self.v_proj = nn.Linear(source, self.kv_heads * self.value_width, bias=bias)
@@ -72,6 +73,7 @@ class MultiHeadAttention(nn.Module):
 
         `mask` is bool, True = may attend: [T, S], or [B, H, T, S] with sizes or 1.
         """
+        flag("need_weights", need_weights)
         heads = self.heads_output(x, memory, mask, causal=causal, need_weights=need_weights)
         if need_weights:
             return self.join(heads[0]), heads[1]
@@ -106,11 +108,17 @@ class MultiHeadAttention(nn.Module):
 
     def join(self, heads_BHTV):
         """Outputs [B, T, D] of the heads [B, H, T, V]: set side by side, then times W_O."""
+        H, V, shape = self.heads, self.value_width, list(heads_BHTV.shape)
+        fits = len(shape) == 4 and shape[1::2] == [H, V]
+        require(fits, "heads_BHTV", f"shape {shape}", f"[B, H={H}, T, V={V}]", ShapeError)
         return self.o_proj(heads_BHTV.transpose(1, 2).flatten(2))
 
     @classmethod
     def from_torch(cls, other):
         """A layer with the weights of a `torch.nn.MultiheadAttention`, copied.
+
+        Ours always takes [B, T, D], whatever `batch_first` says there, and drops no weights out:
+        a layer with `dropout` is refused.
 
         >>> theirs = nn.MultiheadAttention(12, 4, batch_first=True)
         >>> x = torch.ones(3, 5, 12)
@@ -120,6 +128,7 @@ class MultiHeadAttention(nn.Module):
         """
         plain = other.bias_k is None and not other.add_zero_attn and other.kdim == other.vdim
         require(plain, "other", given=other, allowed="kdim = vdim, no bias_k, no add_zero_attn")
+        require(other.dropout == 0, "other", f"dropout={other.dropout}", "dropout=0")
         biased = other.in_proj_bias is not None
         width, memory_width = other.embed_dim, other.kdim
         ours = cls(width, other.num_heads, memory_width=memory_width, bias=biased)
@@ -138,20 +147,9 @@ class MultiHeadAttention(nn.Module):
         return ours.train(other.training)
 
     def _check(self, x, name, width):
-        check_float(x, name)
-        fits = x.ndim == 3 and x.shape[-1] == width
         letters = "[B, T, D={}]" if name == "x" else "[B, S, D={}]"
-        given, allowed = f"shape {list(x.shape)}", letters.format(width)
-        require(fits, name, given, allowed, error=ShapeError)
-        own = self.q_proj.weight
-        there = x.device == own.device
-        require(there, name, given=f"device {x.device}", allowed=f"{own.device}, as the weights")
-        same = x.dtype == own.dtype or torch.is_autocast_enabled(x.device.type)
-        allowed = f"{own.dtype}, as the weights"
-        require(same, name, given=x.dtype, allowed=allowed, error=TypeError)
-
-
-def _count(name, value):
-    ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    require(ok, name, given=repr(value), allowed="a whole number of at least 1")
-    return value
+        fits = not isinstance(x, torch.Tensor) or (x.ndim == 3 and x.shape[-1] == width)
+        given = "" if fits else f"shape {list(x.shape)}"
+        if isinstance(x, torch.Tensor) and x.is_floating_point():
+            require(fits, name, given, letters.format(width), error=ShapeError)
+        check_input(x, name, self.q_proj.weight if name == "x" else self.k_proj.weight)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from labcore.attention.masks import check_mask
-from labcore.shapes import require
+from labcore.shapes import ShapeError, number, require, whole
 
 
 def dot_scores(q, k):
@@ -88,12 +88,16 @@ class AdditiveScore(nn.Module):
 
     def __init__(self, query_width, key_width=None, *, hidden):
         super().__init__()
-        self.q_proj = nn.Linear(query_width, hidden, bias=False)
-        self.k_proj = nn.Linear(key_width or query_width, hidden, bias=False)
+        key_width = query_width if key_width is None else key_width
+        hidden = whole("hidden", hidden)
+        self.q_proj = nn.Linear(whole("query_width", query_width), hidden, bias=False)
+        self.k_proj = nn.Linear(whole("key_width", key_width), hidden, bias=False)
         self.w = nn.Parameter(torch.empty(hidden).normal_(std=hidden**-0.5))
 
     def forward(self, x, memory=None):
+        check_input(x, "x", self.q_proj.weight)
         memory = x if memory is None else memory
+        check_input(memory, "memory", self.k_proj.weight)
         return additive_scores(self.q_proj(x), self.k_proj(memory), self.w)
 
 
@@ -101,10 +105,7 @@ def checked_scale(scale, width):
     """The factor on the scores: `scale` if it is a finite number, 1/√width if it is None."""
     if scale is None:
         return 1 / math.sqrt(width)
-    number = isinstance(scale, (int, float)) and not isinstance(scale, bool)
-    ok = number and math.isfinite(scale)
-    require(ok, "scale", given=repr(scale), allowed="None or a finite number")
-    return float(scale)
+    return number("scale", scale)
 
 
 def check_float(x, name):
@@ -114,13 +115,27 @@ def check_float(x, name):
     require(ok, name, given=given, allowed="a floating-point tensor", error=TypeError)
 
 
-def check_alike(x, name, reference):
-    """None, or an error unless `x` has the dtype and device of `reference` (the queries)."""
+def check_input(x, name, weight):
+    """None, or an error unless x [..., D] has the width, dtype and device of a weight [..., D].
+
+    Under autocast another dtype is fine: torch casts it.
+    """
+    check_float(x, name)
+    width, shape = weight.shape[-1], list(x.shape)
+    require(shape[-1:] == [width], name, f"shape {shape}", f"[..., D={width}]", ShapeError)
+    there = x.device == weight.device
+    require(there, name, f"device {x.device}", f"{weight.device}, as the weights")
+    same = x.dtype == weight.dtype or torch.is_autocast_enabled(x.device.type)
+    require(same, name, x.dtype, f"{weight.dtype}, as the weights", error=TypeError)
+
+
+def check_alike(x, name, reference, like="q"):
+    """None, or an error unless `x` has the dtype and device of `reference`, called `like`."""
     check_float(x, name)
     same = x.dtype == reference.dtype
-    require(same, name, given=x.dtype, allowed=f"{reference.dtype}, as q", error=TypeError)
+    require(same, name, given=x.dtype, allowed=f"{reference.dtype}, as {like}", error=TypeError)
     there = x.device == reference.device
-    require(there, name, given=f"device {x.device}", allowed=f"{reference.device}, as q")
+    require(there, name, given=f"device {x.device}", allowed=f"{reference.device}, as {like}")
 
 
 def check_pair(q, k):

@@ -12,8 +12,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from labcore.attention import MultiHeadAttention
+from labcore.attention.scores import check_input
 from labcore.embed.position import check_inputs
-from labcore.shapes import require
+from labcore.shapes import flag, require, whole
+
+BENDS = {"tanh": torch.tanh, "linear": lambda state: state}
 
 
 class SelfAttentionMixer(nn.Module):
@@ -26,7 +29,7 @@ class SelfAttentionMixer(nn.Module):
     def __init__(self, width, heads=1, *, causal=False, bias=True):
         super().__init__()
         self.attention = MultiHeadAttention(width, heads, bias=bias)
-        self.causal = causal
+        self.causal = flag("causal", causal)
 
     def forward(self, x, need_weights=False):
         return self.attention(x, causal=self.causal, need_weights=need_weights)
@@ -55,14 +58,13 @@ class ConvolutionMixer(nn.Module):
         bias=True,
     ):
         super().__init__()
-        odd = isinstance(kernel, int) and kernel >= 1 and (causal or kernel % 2 == 1)
-        allowed = "a whole number of at least 1" + ("" if causal else ", odd")
-        require(odd, "kernel", given=repr(kernel), allowed=allowed)
+        whole("width", width), whole("kernel", kernel), whole("dilation", dilation)
+        flag("causal", causal), flag("depthwise", depthwise), flag("bias", bias)
+        odd = causal or kernel % 2 == 1
+        require(odd, "kernel", given=kernel, allowed="an odd whole number, unless causal")
         known = padding == "zeros" or (padding == "circular" and not causal)
         allowed = '"zeros"' if causal else '"zeros" or "circular"'
         require(known, "padding", given=repr(padding), allowed=allowed)
-        ok = isinstance(dilation, int) and dilation >= 1
-        require(ok, "dilation", given=repr(dilation), allowed="a whole number of at least 1")
         self.width, self.padding, self.dilation = width, padding, dilation
         self.reach = (kernel - 1) * dilation
         self.left = self.reach if causal else self.reach // 2
@@ -74,6 +76,7 @@ class ConvolutionMixer(nn.Module):
     def forward(self, x):
         check_inputs(x, self.width)
         require(x.ndim == 3, "x", f"shape {list(x.shape)}", f"[B, N, D={self.width}]")
+        check_input(x, "x", self.convolution.weight[:, :1, 0].T)
         N = x.shape[1]
         features = x.transpose(1, 2)
         if N == 0:
@@ -99,8 +102,9 @@ class RecurrentMixer(nn.Module):
 
     def __init__(self, width, *, activation="tanh", project=True, bias=True):
         super().__init__()
-        known = activation in ("tanh", "linear")
-        require(known, "activation", given=repr(activation), allowed='"tanh" or "linear"')
+        flag("project", project), flag("bias", bias)
+        _bend(activation)
+        whole("width", width)
         self.width, self.activation = width, activation
         self.input_proj = nn.Linear(width, width, bias=bias) if project else nn.Identity()
         self.state_proj = nn.Linear(width, width, bias=False)
@@ -110,7 +114,8 @@ class RecurrentMixer(nn.Module):
     def forward(self, x):
         check_inputs(x, self.width)
         require(x.ndim == 3, "x", f"shape {list(x.shape)}", f"[B, N, D={self.width}]")
-        bend = torch.tanh if self.activation == "tanh" else lambda h: h
+        check_input(x, "x", self.state_proj.weight)
+        bend = _bend(self.activation)
         state, states = torch.zeros_like(x[:, :1].sum(1)), []
         # unbind, not x[:, t]: the backward pass of indexing would cost N² in all.
         for entering in self.input_proj(x).unbind(1):
@@ -130,12 +135,12 @@ def longest_path(kind, N, *, kernel=3, dilated=True):
     """
     kinds = ("attention", "recurrence", "convolution")
     require(kind in kinds, "kind", given=repr(kind), allowed=", ".join(kinds))
-    require(N >= 1, "N", given=N, allowed="a whole number of at least 1")
+    whole("N", N)
     if kind == "attention":
         return 1.0
     if kind == "recurrence":
         return float(N)
-    require(kernel >= 2, "kernel", given=kernel, allowed="a whole number of at least 2")
+    whole("kernel", kernel, 2)
     return math.log(N, kernel) if dilated else N / kernel
 
 
@@ -145,4 +150,11 @@ def receptive_field(layers, kernel, dilation=1):
     >>> receptive_field(4, 3), receptive_field(16, 3)
     (9, 33)
     """
+    whole("layers", layers, 0), whole("kernel", kernel), whole("dilation", dilation)
     return 1 + layers * (kernel - 1) * dilation
+
+
+def _bend(activation):
+    known = isinstance(activation, str) and activation in BENDS
+    require(known, "activation", given=repr(activation), allowed='"tanh" or "linear"')
+    return BENDS[activation]

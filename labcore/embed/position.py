@@ -4,14 +4,14 @@ Attention alone cannot tell order: shuffled inputs give shuffled outputs. Adding
 input at position p breaks the tie. Positions count from 0.
 """
 
-import math
+import numbers
 
 import torch
 from torch import nn
 
-from labcore.attention.scores import check_float
+from labcore.attention.scores import check_float, check_input
 from labcore.embed.token import check_ids
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, number, require, whole
 
 
 def sinusoidal(positions, width, base=10000.0, *, dtype=torch.float64, device=None):
@@ -25,10 +25,12 @@ def sinusoidal(positions, width, base=10000.0, *, dtype=torch.float64, device=No
     >>> sinusoidal(2, 4).round(decimals=3).tolist()
     [[0.0, 1.0, 0.0, 1.0], [0.841, 0.54, 0.01, 1.0]]
     """
-    even = isinstance(width, int) and not isinstance(width, bool) and width >= 2 and width % 2 == 0
-    require(even, "width", given=repr(width), allowed="an even whole number of at least 2")
-    finite = isinstance(base, (int, float)) and math.isfinite(base) and base > 0
-    require(finite, "base", given=repr(base), allowed="a finite number above 0")
+    whole("width", width, 2)
+    require(width % 2 == 0, "width", given=width, allowed="an even whole number of at least 2")
+    # Far outside these bounds base^(2i/D) is no longer a finite number above 0.
+    number("base", base, least=1e-9, most=1e15)
+    real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    require(real, "dtype", given=dtype, allowed="a floating-point dtype", error=TypeError)
     places = _places(positions, device)
     exponents = torch.arange(0, width, 2, dtype=torch.float64, device=places.device) / width
     angles = places[:, None] / base**exponents
@@ -52,7 +54,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, x, offset=0):
         check_inputs(x, self.width)
-        _check_offset(offset)
+        whole("offset", offset, 0)
         places = torch.arange(offset, offset + x.shape[-2], device=x.device)
         return x + sinusoidal(places, self.width, self.base, dtype=x.dtype)
 
@@ -68,15 +70,14 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, max_length, width):
         super().__init__()
-        for name, value in (("max_length", max_length), ("width", width)):
-            ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            require(ok, name, given=repr(value), allowed="a whole number of at least 1")
+        whole("max_length", max_length), whole("width", width)
         self.weight = nn.Parameter(torch.empty(max_length, width).normal_(std=0.02))
 
     def forward(self, x, offset=0, positions=None):
         """`positions`, an int tensor [T] or [B, T], replaces the count offset, offset + 1, …"""
         check_inputs(x, self.weight.shape[1])
-        _check_offset(offset)
+        check_input(x, "x", self.weight)
+        whole("offset", offset, 0)
         longest = self.weight.shape[0]
         if positions is not None:
             check_ids(positions, "positions", longest)
@@ -99,22 +100,23 @@ def check_inputs(x, width):
     require(fits, "x", f"shape {list(x.shape)}", f"[..., T, D={width}]", error=ShapeError)
 
 
-def _check_offset(offset):
-    ok = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
-    require(ok, "offset", given=repr(offset), allowed="a whole number of at least 0")
-
-
 def _places(positions, device):
     """Positions as a float64 tensor [n], checked."""
-    if isinstance(positions, int) and not isinstance(positions, bool):
-        require(positions >= 0, "positions", given=positions, allowed="a count of at least 0")
-        return torch.arange(positions, dtype=torch.float64, device=device)
-    places = torch.as_tensor(positions, device=device)
-    numbers = places.dtype != torch.bool and not places.is_complex()
-    require(numbers, "positions", places.dtype, "numbers", error=TypeError)
+    if isinstance(positions, numbers.Integral):
+        return torch.arange(whole("positions", positions, 0), dtype=torch.float64, device=device)
+    if isinstance(positions, (list, tuple, range)):
+        positions = [number("positions", place) for place in positions]
+        positions = torch.tensor(positions, dtype=torch.float64)
+    given, allowed = type(positions).__name__, "a count, a list or a tensor [n]"
+    tensor = isinstance(positions, torch.Tensor)
+    require(tensor, "positions", given=given, allowed=allowed, error=TypeError)
+    places = positions.to(device) if device is not None else positions
+    real = places.dtype != torch.bool and not places.is_complex()
+    require(real, "positions", places.dtype, "numbers", error=TypeError)
     shape = list(places.shape)
     require(places.ndim == 1, "positions", f"shape {shape}", "a count or shape [n]")
     places = places.double()
-    finite = bool(places.isfinite().all())
-    require(finite, "positions", given="NaN or infinity", allowed="finite numbers")
+    exact = bool((places.abs() <= 2**53).all())  # NaN fails too
+    allowed = "finite numbers up to 2⁵³, beyond which float64 skips whole numbers"
+    require(exact, "positions", given="a larger number, NaN or infinity", allowed=allowed)
     return places

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from labcore.shapes import require
+from labcore.shapes import number, require, whole
 
 
 class TokenEmbedding(nn.Module):
@@ -17,10 +17,8 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocabulary, width, *, scale=1.0):
         super().__init__()
-        for name, value in (("vocabulary", vocabulary), ("width", width)):
-            ok = isinstance(value, int) and value >= 1
-            require(ok, name, given=repr(value), allowed="a whole number of at least 1")
-        self.scale = scale
+        whole("vocabulary", vocabulary), whole("width", width)
+        self.scale = number("scale", scale)
         self.weight = nn.Parameter(torch.empty(vocabulary, width).normal_(std=width**-0.5))
 
     def forward(self, ids):

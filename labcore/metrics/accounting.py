@@ -119,6 +119,27 @@ def count_calls(module):
         hook.remove()
 
 
+def kv_cache_bytes(
+    layers, length, kv_heads, key_width, *, value_width=None, batch=1, number_bytes=2, window=None
+):
+    """Bytes of a key-value cache: L · B · S · G · (K + V) · bytes a number.
+
+    `window` W caps the tokens that are worth keeping; the full cache keeps all of them.
+
+    >>> kv_cache_bytes(12, 1024, 12, 64)
+    37748736
+    """
+    value_width = key_width if value_width is None else value_width
+    sizes = {"layers": layers, "length": length, "kv_heads": kv_heads, "key_width": key_width}
+    sizes |= {"value_width": value_width, "batch": batch, "number_bytes": number_bytes}
+    sizes |= {} if window is None else {"window": window}
+    for name, value in sizes.items():
+        ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        require(ok, name, given=repr(value), allowed="a whole number of at least 1")
+    kept = length if window is None else min(length, window)
+    return layers * batch * kept * kv_heads * (key_width + value_width) * number_bytes
+
+
 def _shape_flops(first_shape, *_, **__):
     """Two operations for each number of the matrix (or vector) that meets a vector."""
     return 2 * math.prod(first_shape)

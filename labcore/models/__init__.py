@@ -1,11 +1,28 @@
 """Whole models, and the door to real weights for them."""
 
-from labcore.models.bert import Bert, BertConfig
+from labcore.models.bert import Bert, BertConfig, BertForClassification, BertForMaskedTokens
 from labcore.models.encoder import Encoder, Tagger
+from labcore.models.gpt import GPT, GPTConfig
 from labcore.models.pretrained import available, from_pretrained
+from labcore.models.seq2seq import Seq2Seq
+from labcore.models.t5 import T5, T5Config
 
-__all__ = ["Bert", "BertConfig", "Encoder", "Tagger", "available", "from_pretrained"]
-__all__ += ["sentence_attention"]
+__all__ = [
+    "Bert",
+    "BertConfig",
+    "BertForClassification",
+    "BertForMaskedTokens",
+    "Encoder",
+    "GPT",
+    "GPTConfig",
+    "Seq2Seq",
+    "T5",
+    "T5Config",
+    "Tagger",
+    "available",
+    "from_pretrained",
+    "sentence_attention",
+]
 
 
 def __getattr__(name):

@@ -10,10 +10,13 @@ import dataclasses
 import torch
 from torch import nn
 
+from labcore.attention.scores import check_input
 from labcore.blocks.encoder import EncoderBlock
 from labcore.embed import LearnedPositions, TokenEmbedding
+from labcore.embed.token import check_ids
+from labcore.ffn import function_of
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, require, whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Bert(nn.Module):
 
     def __init__(self, config):
         super().__init__()
+        given = type(config).__name__
+        require(isinstance(config, BertConfig), "config", given, "a BertConfig", TypeError)
+        for name in ("vocabulary", "width", "layers", "heads", "hidden", "max_length"):
+            whole(name, getattr(config, name))
+        whole("token_types", config.token_types)
         self.config = config
         width = config.width
         self.tokens = TokenEmbedding(config.vocabulary, width)
@@ -75,9 +83,14 @@ class Bert(nn.Module):
         `token_types` [B, T] says which of two sentences a token belongs to; 0 everywhere if None.
         Padded positions get vectors too; they are meaningless, and no other position reads them.
         """
-        shape = list(ids.shape)
-        require(ids.ndim == 2, "ids", f"shape {shape}", "shape [B, T]", error=ShapeError)
+        check_ids(ids, "ids", self.config.vocabulary)
+        shape, longest = list(ids.shape), self.config.max_length
+        allowed = f"shape [B, T] with T up to {longest}"
+        require(
+            len(shape) == 2 and shape[1] <= longest, "ids", f"shape {shape}", allowed, ShapeError
+        )
         token_types = torch.zeros_like(ids) if token_types is None else token_types
+        check_ids(token_types, "token_types", self.config.token_types)
         same = token_types.shape == ids.shape
         given = f"shape {list(token_types.shape)}"
         require(same, "token_types", given, f"shape {shape}, as ids", error=ShapeError)
@@ -93,4 +106,54 @@ class Bert(nn.Module):
 
     def pool(self, hidden_BTD):
         """One vector per sentence [B, D]: tanh of a linear layer of the vector at `[CLS]`."""
+        check_input(hidden_BTD, "hidden_BTD", self.pooler.weight)
+        shape = list(hidden_BTD.shape)
+        full = len(shape) == 3 and shape[1] >= 1
+        require(full, "hidden_BTD", f"shape {shape}", "[B, T, D] with T of at least 1", ShapeError)
         return torch.tanh(self.pooler(hidden_BTD[:, 0]))
+
+
+class BertForMaskedTokens(nn.Module):
+    """Logits [B, T, Y] of what stands at each position, hidden ones included.
+
+    Devlin et al. 2019, section 3.1 (task 1): a linear layer, GELU and a norm, then the token table
+    once more, transposed, and a bias. Pre-training asks only at the positions that were hidden.
+
+    >>> sizes = BertConfig(vocabulary=10, width=12, layers=2, heads=4, hidden=17, max_length=9)
+    >>> list(BertForMaskedTokens(sizes)(torch.tensor([[1, 2, 3, 4, 5]])).shape)
+    [1, 5, 10]
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        self.bert = Bert(config)
+        self.dense = nn.Linear(config.width, config.width)
+        self.norm = LayerNorm(config.width, config.eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary))
+        self.function = function_of(config.activation)
+
+    def forward(self, ids, mask=None, token_types=None):
+        x = self.norm(self.function(self.dense(self.bert(ids, mask, token_types))))
+        return nn.functional.linear(x, self.bert.tokens.weight, self.bias)
+
+
+class BertForClassification(nn.Module):
+    """Logits [B, classes] of whole sequences, read from the pooled vector at `[CLS]`.
+
+    Devlin et al. 2019, section 4.1. `bert` may be one that was trained on masked tokens before.
+
+    >>> sizes = BertConfig(vocabulary=10, width=12, layers=2, heads=4, hidden=17, max_length=9)
+    >>> list(BertForClassification(sizes, classes=3)(torch.tensor([[1, 2, 3, 4, 5]])).shape)
+    [1, 3]
+    """
+
+    def __init__(self, config, classes, bert=None):
+        super().__init__()
+        whole("classes", classes, 2)
+        self.bert = Bert(config) if bert is None else bert
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Linear(config.width, classes)
+
+    def forward(self, ids, mask=None, token_types=None):
+        pooled = self.bert.pool(self.bert(ids, mask, token_types))
+        return self.classifier(self.dropout(pooled))

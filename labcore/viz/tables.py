@@ -136,8 +136,13 @@ def _scale(array, vmax):
     if vmax is not None:
         good = isinstance(vmax, numbers.Real) and numpy.isfinite(vmax) and vmax > 0
         require(good, "vmax", given=repr(vmax), allowed="a positive number")
-        return float(vmax)
     sizes = numpy.abs(array[numpy.isfinite(array)].astype(float))
+    if vmax is not None:
+        # A bar cut short would lie; the slack is for weights that rounding has lifted over 1.
+        fits = sizes.max(initial=0.0) <= vmax * (1 + 1e-6)
+        largest = sizes.max(initial=0.0)
+        require(fits, "values", f"a magnitude of {largest:g}", f"up to vmax {vmax:g}")
+        return float(vmax)
     return float(sizes.max()) if sizes.size and sizes.max() > 0 else 1.0
 
 

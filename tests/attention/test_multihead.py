@@ -6,7 +6,7 @@ from torch import nn
 
 from labcore.attention import MultiHeadAttention, attend_naive, causal_mask, padding_mask
 
-B, T, S, D, H = 3, 5, 7, 12, 4
+B, T, S, D, H = 3, 5, 7, 24, 4
 
 
 def draw(*shape, seed=0):

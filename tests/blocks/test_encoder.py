@@ -7,7 +7,7 @@ from torch import nn
 from labcore.attention import causal_mask, padding_mask
 from labcore.blocks import EncoderBlock
 
-B, T, D, H, HIDDEN = 3, 5, 12, 4, 17
+B, T, D, H, HIDDEN = 3, 5, 24, 4, 17
 
 
 def draw(*shape, seed=0):

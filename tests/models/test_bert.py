@@ -8,7 +8,7 @@ from labcore.attention import padding_mask
 from labcore.models import Bert, BertConfig, available, from_pretrained
 from labcore.models.pretrained import SOURCES, bert_config, install_line, renamed
 
-B, T, D, H, L, Y = 3, 5, 12, 4, 2, 23
+B, T, D, H, L, Y = 3, 5, 24, 4, 2, 23
 SIZES = BertConfig(vocabulary=Y, width=D, layers=L, heads=H, hidden=17, max_length=9, token_types=3)
 needs_weights = pytest.mark.skipif(
     not available("minilm"), reason=f"no MiniLM weights here; {install_line('minilm')}"
@@ -117,9 +117,9 @@ IDS = torch.zeros(B, T, dtype=torch.long)
         ("ids", ValueError, call(IDS[0])),
         ("ids", TypeError, call(IDS.float())),
         ("ids", ValueError, call(IDS + Y)),
-        ("x", ValueError, call(torch.zeros(B, 10, dtype=torch.long))),
+        ("ids", ValueError, call(torch.zeros(B, 10, dtype=torch.long))),
         ("token_types", ValueError, call(IDS, None, IDS[:, :2])),
-        ("ids", ValueError, call(IDS, None, IDS + 3)),
+        ("token_types", ValueError, call(IDS, None, IDS + 3)),
         ("mask", TypeError, call(IDS, IDS)),
         ("mask", ValueError, call(IDS, IDS.bool())),
         ("heads", ValueError, lambda: Bert(BertConfig(width=12, heads=5))),
@@ -144,11 +144,11 @@ def test_missing_weights_name_the_line_to_install(monkeypatch):
 @needs_weights
 def test_real_weights_equal_transformers():
     transformers = pytest.importorskip("transformers")
-    from labcore.models.pretrained import _folder
+    from labcore.models.pretrained import weights_file
 
     model, tokenizer = from_pretrained("minilm")
     theirs = transformers.BertModel.from_pretrained(
-        _folder("minilm"), local_files_only=True, attn_implementation="eager"
+        weights_file("minilm").parent, local_files_only=True, attn_implementation="eager"
     ).eval()
     texts = ["The animal didn't cross the street because it was too tired", "Attention, please!"]
     encoded = [tokenizer.encode(text).ids for text in texts]

@@ -155,6 +155,8 @@ def test_tensors_and_arrays_serve_as_dial_values():
         ({"start": 2}, "start: got 2; allowed: a dictionary"),
         ({"live": {"width": [1, 2]}}, "live: got 'width'; allowed: d_k, scaled"),
         ({"live": {"d_k": [2, 4, 16]}}, "live: got d_k without 8; allowed: every value"),
+        ({"d_k": range(10**9)}, "d_k: got more than 40 values; allowed: at most 40 values"),
+        ({"live": {"d_k": range(10**9)}}, "live: got|d_k: got more than 1000 values"),
         ({"live": [1, 2]}, "live: got list; allowed: a dictionary"),
     ],
 )
@@ -183,8 +185,17 @@ def test_no_dial_is_refused():
         (lambda n: " \n", "render: got an empty string at n = 1"),
         (lambda n: "<table></table><script>1</script>", "render: got '<script' at n = 1"),
         (lambda n: '<img src="data:image/png;base64,AA">', "render: got '<img' at n = 1"),
-        (lambda n: '<svg><image href="data:image/png,A"/></svg>', "render: got 'data:image/'"),
-        (lambda n: "<svg></svg>", "render: got a start frame without a table"),
+        (lambda n: '<svg><image href="data:image/png,A"/></svg>', "render: got '<image'"),
+        (lambda n: "<table onclick='x()'></table>", "render: got '<table onclick='"),
+        (lambda n: "<table></table><object></object>", "render: got '<object'"),
+        (lambda n: "<table></table><link href=//x.org>", "render: got '<link'"),
+        (lambda n: "<table></table><a href='//x.org'>", "render: got .<a href="),
+        (lambda n: "<!--<table>-->", "render: got a frame without a table"),
+        (
+            lambda n: "<table></table>" if n == 1 else "2",
+            "render: got a frame without a table at n",
+        ),
+        (lambda n: "<svg></svg>", "render: got a frame without a table at n = 1"),
     ],
 )
 def test_bad_render_is_refused(wrong, message):

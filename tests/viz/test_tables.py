@@ -51,7 +51,7 @@ def test_heat_table_shows_every_number_and_scales_colour_by_the_largest():
 
 def test_heat_table_with_vmax_keeps_frames_comparable():
     assert "--v:0.25" in heat_table([[0.5]], vmax=2)
-    assert "--v:1" in heat_table([[5.0]], vmax=2)
+    assert "--v:1" in heat_table([[2.0]], vmax=2)
 
 
 def test_heat_table_has_headers_with_scope_and_a_caption():
@@ -205,3 +205,10 @@ def test_show_has_html_for_pages_and_text_for_terminals():
     for wrong in ("", "  ", None, 3):
         with pytest.raises(TypeError, match="^content: got"):
             show(wrong)
+
+
+@pytest.mark.parametrize("make", [heat_table, bar_table])
+def test_a_value_beyond_vmax_is_refused_not_cut(make):
+    rows = [[0.5, -7.0]] if make is heat_table else {"a": 0.5, "b": -7.0}
+    with pytest.raises(ValueError, match="^values: got a magnitude of 7; allowed: up to vmax 4"):
+        make(rows, vmax=4)

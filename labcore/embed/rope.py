@@ -1,0 +1,120 @@
+"""Rotary positions: queries and keys are turned by an angle that grows with their position.
+
+Su et al. 2021, section 3.2: pair i of a vector at position p is turned by p / base^(2i/K). The dot
+product of a turned query and a turned key then depends on the distance of their positions only.
+
+Which two numbers form a pair is a convention: "halves" takes (x_i, x_{i + K/2}), as in GPT-NeoX and
+Llama in transformers; "interleaved" takes (x_{2i}, x_{2i+1}), as in the paper. Weights trained with
+one need their rows put in another order for the other: `to_halves`.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+from labcore.attention.scores import check_float
+from labcore.shapes import ShapeError, require
+
+LAYOUTS = ("halves", "interleaved")
+
+
+def rope_angles(positions, width, base=10000.0):
+    """Angles [..., K/2] in float64: positions[...] / base^(2i/K).
+
+    >>> rope_angles(torch.tensor([0, 2]), 4).tolist()
+    [[0.0, 0.0], [2.0, 0.02]]
+    """
+    even = isinstance(width, int) and not isinstance(width, bool) and width >= 2 and width % 2 == 0
+    require(even, "width", given=repr(width), allowed="an even whole number of at least 2")
+    finite = isinstance(base, (int, float)) and math.isfinite(base) and base > 0
+    require(finite, "base", given=repr(base), allowed="a finite number above 0")
+    steps = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
+    return positions.double()[..., None] * base**-steps
+
+
+def rotate(x, angles, layout="halves"):
+    """x [..., T, K] with pair i at position t turned by `angles` [..., T, K/2].
+
+    >>> quarter = torch.tensor([[math.pi / 2]])
+    >>> rotate(torch.tensor([[3.0, 1.0]]), quarter).round(decimals=4).tolist()
+    [[-1.0, 3.0]]
+    """
+    check_float(x, "x")
+    require(layout in LAYOUTS, "layout", repr(layout), " or ".join(map(repr, LAYOUTS)))
+    fits = x.ndim >= 2 and angles.shape[-2:] == (x.shape[-2], x.shape[-1] // 2)
+    given, allowed = f"shape {list(angles.shape)}", f"[..., {x.shape[-2]}, {x.shape[-1] // 2}]"
+    require(fits and x.shape[-1] % 2 == 0, "angles", given, allowed, ShapeError)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    if layout == "halves":
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    first, second = x[..., 0::2], x[..., 1::2]
+    turned = torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    return turned.flatten(-2)
+
+
+def to_halves(weight, heads):
+    """Rows [H·K, ...] of a projection in interleaved order, put in the order of "halves".
+
+    >>> to_halves(torch.arange(8)[:, None], heads=2)[:, 0].tolist()
+    [0, 2, 1, 3, 4, 6, 5, 7]
+    """
+    rows = weight.shape[0]
+    require(rows % (2 * heads) == 0, "weight", f"{rows} rows", f"a multiple of {2 * heads}")
+    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+class RotaryPositions(nn.Module):
+    """x [B, H, T, K] turned to the positions offset, offset + 1, …; no parameters.
+
+    Cosines and sines are computed in float64 once for each length and kept for the next call.
+
+    >>> list(RotaryPositions(6)(torch.ones(3, 4, 5, 6), offset=2).shape)
+    [3, 4, 5, 6]
+    """
+
+    def __init__(self, width, base=10000.0):
+        super().__init__()
+        rope_angles(torch.zeros(1), width, base)  # refuses a bad width or base now
+        self.width, self.base = width, base
+        self._table = None
+
+    def forward(self, x, offset=0, positions=None):
+        """`positions`, an int tensor [T] or [B, T], replaces the count offset, offset + 1, …"""
+        check_float(x, "x")
+        fits = x.ndim == 4 and x.shape[-1] == self.width
+        require(fits, "x", f"shape {list(x.shape)}", f"[B, H, T, K={self.width}]", ShapeError)
+        return _turned(x, *self._angles(x.shape[-2], x, offset, positions))
+
+    def turn(self, x, offset=0, positions=None):
+        """A function of queries [B, H, T, K] and keys [B, G, T, K] that gives both of them turned.
+
+        `x` [B, T, D] says how many positions there are, in which dtype and where.
+        """
+        cos, sin = self._angles(x.shape[1], x, offset, positions)
+        return lambda q, k: (_turned(q, cos, sin), _turned(k, cos, sin))
+
+    def _angles(self, T, x, offset, positions):
+        """Cosines and signed sines of T positions, [T, K] or [B, 1, T, K]."""
+        if positions is not None:
+            cos, sin = _tables(positions, self.width, self.base, x.dtype)
+            return (cos, sin) if positions.ndim == 1 else (cos[:, None], sin[:, None])
+        kept, end = self._table, offset + T
+        made_for = None if kept is None else (kept[0].dtype, kept[0].device)
+        if made_for != (x.dtype, x.device) or kept[0].shape[0] < end:
+            places = torch.arange(max(64, 2 * end), device=x.device)
+            self._table = kept = _tables(places, self.width, self.base, x.dtype)
+        return kept[0][offset:end], kept[1][offset:end]
+
+
+def _tables(positions, width, base, dtype):
+    """cos [..., K] for both halves, and sin [..., K] with a minus for the first one."""
+    angles = rope_angles(positions, width, base)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([cos, cos], -1).to(dtype), torch.cat([-sin, sin], -1).to(dtype)
+
+
+def _turned(x, cos, sin):
+    """`rotate` in three steps: rolling by half the width puts every number beside its partner."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
