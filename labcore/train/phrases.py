@@ -1,4 +1,4 @@
-"""A character model small enough to read: ten short phrases, and what follows what in them.
+"""A character model small enough to read: nine short phrases, and what follows what in them.
 
 Of 40 phrases 32 begin with 深 and 4 with 习, so that the first character has the distribution of
 the lecture's example, 0.8 against 0.1. 度 and 渡 sound alike and lead to different ends.
