@@ -63,6 +63,7 @@ def decoded(model, source, method, max_new_tokens=16, seed=0, **options):
     """Ids [B, T] of a source [B, S]: BOS, the words that `method` finds, EOS, padding.
 
     `method` begins with greedy, beam, sample or top_p; `options` go to that function.
+    A beam that reaches `max_new_tokens` unfinished is closed with EOS; no target is that long.
     """
     score, start = model.scorer(source), torch.full((len(source), 1), BOS)
     ends = {"eos": EOS, "max_new_tokens": max_new_tokens}
