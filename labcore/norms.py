@@ -189,11 +189,11 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(shape)) if flag("bias", bias) else None
 
     def forward(self, x):
-        check_float(x, "x")
         shape = tuple(self.weight.shape)
-        told = f"D={shape[0]}" if len(shape) == 1 else ", ".join(map(str, shape))
-        fits = x.shape[-len(shape) :] == shape
-        require(fits, "x", f"shape {list(x.shape)}", f"[..., {told}]", ShapeError)
+        if len(shape) > 1:
+            check_float(x, "x")
+            fits, told = x.shape[-len(shape) :] == shape, ", ".join(map(str, shape))
+            require(fits, "x", f"shape {list(x.shape)}", f"[..., {told}]", ShapeError)
         check_input(x, "x", self.weight)
         return F.layer_norm(x, shape, self.weight, self.bias, self.eps)
 

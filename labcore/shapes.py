@@ -67,6 +67,8 @@ def whole(argument, value, least=1):
     Traceback (most recent call last):
     ValueError: heads: got True; allowed: a whole number of at least 1
     """
+    if type(value) is int and least <= value <= MOST:
+        return value  # the usual case; below, words are put together
     ok = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     allowed = f"a whole number of at least {least}"
     require(ok and value >= least, argument, given=repr(value), allowed=allowed)
@@ -103,7 +105,8 @@ def flag(argument, value):
     Traceback (most recent call last):
     TypeError: causal: got 'no'; allowed: True or False
     """
-    require(value is True or value is False, argument, repr(value), "True or False", TypeError)
+    if value is not True and value is not False:
+        require(False, argument, repr(value), "True or False", TypeError)
     return value
 
 

@@ -108,9 +108,7 @@ class MultiHeadAttention(nn.Module):
 
     def join(self, heads_BHTV):
         """Outputs [B, T, D] of the heads [B, H, T, V]: set side by side, then times W_O."""
-        H, V, shape = self.heads, self.value_width, list(heads_BHTV.shape)
-        fits = len(shape) == 4 and shape[1::2] == [H, V]
-        require(fits, "heads_BHTV", f"shape {shape}", f"[B, H={H}, T, V={V}]", ShapeError)
+        self._check_heads(heads_BHTV)
         return self.o_proj(heads_BHTV.transpose(1, 2).flatten(2))
 
     @classmethod
@@ -146,10 +144,15 @@ class MultiHeadAttention(nn.Module):
                 ours.o_proj.bias.copy_(other.out_proj.bias)
         return ours.train(other.training)
 
+    def _check_heads(self, heads_BHTV):
+        H, V, shape = self.heads, self.value_width, heads_BHTV.shape
+        if len(shape) != 4 or shape[1] != H or shape[3] != V:
+            allowed = f"[B, H={H}, T, V={V}]"
+            require(False, "heads_BHTV", f"shape {list(shape)}", allowed, ShapeError)
+
     def _check(self, x, name, width):
-        letters = "[B, T, D={}]" if name == "x" else "[B, S, D={}]"
-        fits = not isinstance(x, torch.Tensor) or (x.ndim == 3 and x.shape[-1] == width)
-        given = "" if fits else f"shape {list(x.shape)}"
-        if isinstance(x, torch.Tensor) and x.is_floating_point():
-            require(fits, name, given, letters.format(width), error=ShapeError)
+        tensor = isinstance(x, torch.Tensor) and x.is_floating_point()
+        if tensor and (x.ndim != 3 or x.shape[-1] != width):
+            letters = f"[B, {'T' if name == 'x' else 'S'}, D={width}]"
+            require(False, name, f"shape {list(x.shape)}", letters, error=ShapeError)
         check_input(x, name, self.q_proj.weight if name == "x" else self.k_proj.weight)

@@ -120,6 +120,9 @@ def check_input(x, name, weight):
 
     Under autocast another dtype is fine: torch casts it.
     """
+    plain = type(x) is torch.Tensor and x.dtype == weight.dtype and x.device == weight.device
+    if plain and x.is_floating_point() and x.shape[-1:] == weight.shape[-1:]:
+        return  # found in 2 µs: a layer must not spend its time on words that nobody reads
     check_float(x, name)
     width, shape = weight.shape[-1], list(x.shape)
     require(shape[-1:] == [width], name, f"shape {shape}", f"[..., D={width}]", ShapeError)
