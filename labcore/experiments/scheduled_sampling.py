@@ -2,8 +2,9 @@
 
 Every run has the same data, model, number of updates and order of batches. What differs is what
 the decoder reads while it is trained: true tokens, or a mixture with its own that grows by one of
-three schedules. Each schedule ends with about a tenth of true tokens. The number of *decoder
-calls* differs between the forms and is part of the result: updates are equal, work is not.
+three schedules. At the end about a tenth of the tokens is true, with the inverse sigmoid less. The
+number of *decoder calls* differs between the forms and is part of the result: updates are equal,
+work is not.
 """
 
 import torch
@@ -24,7 +25,7 @@ CONFIG = {
     "batch": 32,
     "rate": 0.005,
     "passes": 3,
-    # Each falls from about 1 to about 0.1 over the 160 updates.
+    # From about 1 to about 0.1 over the 160 updates; the inverse sigmoid to 0.02.
     "schedules": {
         "linear": {"k": 1.0, "slope": 0.005625, "floor": 0.1},
         "exponential": {"k": 0.9857},
