@@ -1,13 +1,14 @@
 """Scheduled sampling: training on prefixes that the model has partly written itself.
 
 Three forms, all with a probability `share` of feeding the true token:
-step by step  token t+1 of the input is y_t or the model's own answer to the input so far; a coin
-              per position, T decoder calls (Bengio et al. 2015, section 2.3).
-two passes    a first pass over true tokens; a second over true and predicted embeddings, mixed by
-              coins; two decoder calls (Mihaylova and Martins 2019).
-K passes      every pass re-reads what the pass before has predicted, coins fixed; with K = 1 and
-              the final pass it is the two-pass form on ids, with K = T the first form
-              (Duckworth et al. 2019).
+
+- step by step: token t + 1 of the input is y_t or the model's own answer to the input so far; a
+  coin per position, T decoder calls (Bengio et al. 2015, section 2.3).
+- two passes: a first pass over true tokens; a second over true and predicted embeddings, mixed by
+  coins; two decoder calls (Mihaylova and Martins 2019).
+- K passes: every pass re-reads what the pass before has predicted, coins fixed; with K = 1 and the
+  final pass it is the two-pass form on ids, with K = T the first form (Duckworth et al. 2019).
+
 Own tokens are the likeliest ones, or with `draws` sampled by fixed random numbers. Gradients flow
 through the last pass only; the choice of tokens has none.
 
