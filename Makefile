@@ -46,6 +46,8 @@ $(STAMP): requirements.txt pyproject.toml
 book: $(STAMP)  ## build the book into _build/html; every warning is an error
 	@echo "== book: build, every warning an error"
 	@mkdir -p build
+	@# Sphinx keeps a source page that exists, even when more of it is documented now.
+	@rm -rf _build/html/_modules
 	@$(BIN)/jupyter-book build . -W -n --keep-going > build/book.log 2>&1 \
 	  || { cat build/book.log; echo "the book does not build: see the warnings above"; exit 1; }
 	@echo "open _build/html/index.html, or run: make serve"
