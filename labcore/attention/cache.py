@@ -11,7 +11,7 @@ that grows by concatenation copies itself at every step.
 import torch
 
 from labcore.attention.scores import check_float
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, require, whole
 
 
 class LayerCache:
@@ -29,8 +29,7 @@ class LayerCache:
         value_width = key_width if value_width is None else value_width
         sizes = {"batch": batch, "max_length": max_length, "kv_heads": kv_heads}
         for name, value in {**sizes, "key_width": key_width, "value_width": value_width}.items():
-            ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            require(ok, name, given=repr(value), allowed="a whole number of at least 1")
+            whole(name, value)
         room = {"dtype": dtype or torch.get_default_dtype(), "device": device}
         self.keys = torch.zeros(batch, kv_heads, max_length, key_width, **room)
         self.values = torch.zeros(batch, kv_heads, max_length, value_width, **room)
@@ -101,8 +100,7 @@ class KVCache:
     """
 
     def __init__(self, layers, batch, max_length, **sizes):
-        ok = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 1
-        require(ok, "layers", given=repr(layers), allowed="a whole number of at least 1")
+        whole("layers", layers)
         self.layers = [LayerCache(batch, max_length, **sizes) for _ in range(layers)]
         # Cross-attention keys and values of an encoder-decoder, one pair a layer: computed once.
         self.memory = None
@@ -132,9 +130,9 @@ class KVCache:
 
         The number of rows may change: parents [0, 0, 0] makes three rows of one.
         """
-        whole = isinstance(parents, torch.Tensor) and parents.dtype == torch.int64
+        integers = isinstance(parents, torch.Tensor) and parents.dtype == torch.int64
         given = parents.dtype if isinstance(parents, torch.Tensor) else type(parents).__name__
-        require(whole, "parents", given, "an int64 tensor of shape [rows]", TypeError)
+        require(integers, "parents", given, "an int64 tensor of shape [rows]", TypeError)
         inside = parents.ndim == 1 and bool(((parents >= 0) & (parents < self.batch)).all())
         require(inside, "parents", parents.tolist(), f"rows 0 to {self.batch - 1}")
         for layer in self.layers:

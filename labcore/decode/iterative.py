@@ -9,7 +9,7 @@ and the next round chooses them with the kept ones in view.
 import torch
 
 from labcore.decode.cut import check_rows
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, require, whole
 
 
 @torch.no_grad()
@@ -28,8 +28,7 @@ def fill(score, slots, *, mask, rounds=1, forbidden=(), generator=None, history=
     [tensor([[0, 2]]), tensor([[1, 2]])]
     """
     check_rows(slots, "slots")
-    whole = isinstance(rounds, int) and not isinstance(rounds, bool) and rounds >= 1
-    require(whole, "rounds", repr(rounds), "a whole number of at least 1")
+    whole("rounds", rounds)
     ids, asked = slots, slots == mask
     open_ = asked  # the slots that this round chooses
     certainty = torch.full(slots.shape, torch.inf, dtype=torch.float64, device=slots.device)

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from labcore.blocks.mixers import longest_path
-from labcore.shapes import require
+from labcore.shapes import whole
 
 
 class Cost(NamedTuple):
@@ -53,8 +53,7 @@ def cost_table(n, d, k=3, *, dilated=True):
     [2097152, 16777216, 50331648]
     """
     for name, value, least in (("n", n, 1), ("d", d, 1), ("k", k, 2)):
-        ok = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        require(ok, name, given=repr(value), allowed=f"a whole number of at least {least}")
+        whole(name, value, least)
     # An odd kernel keeps the length with (k - 1)/2 zeros a side; an even one is padded for itself.
     rows, state, matrix = (torch.empty(s, device="meta") for s in ((n, d), (d,), (d, d)))
     padded, kernel = torch.empty(1, d, n + k - 1, device="meta"), matrix.new_empty(d, d, k)
@@ -134,8 +133,7 @@ def kv_cache_bytes(
     sizes |= {"value_width": value_width, "batch": batch, "number_bytes": number_bytes}
     sizes |= {} if window is None else {"window": window}
     for name, value in sizes.items():
-        ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        require(ok, name, given=repr(value), allowed="a whole number of at least 1")
+        whole(name, value)
     kept = length if window is None else min(length, window)
     return layers * batch * kept * kv_heads * (key_width + value_width) * number_bytes
 

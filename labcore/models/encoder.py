@@ -18,7 +18,7 @@ from labcore.blocks.mixers import ConvolutionMixer, RecurrentMixer
 from labcore.embed import LearnedPositions, TokenEmbedding
 from labcore.embed.position import check_inputs
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, require, whole
 
 KINDS = ("rnn", "cnn", "transformer")
 
@@ -83,8 +83,7 @@ class Encoder(nn.Module):
     ):
         super().__init__()
         require(kind in KINDS, "kind", given=repr(kind), allowed=", ".join(map(repr, KINDS)))
-        whole = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
-        require(whole, "layers", given=repr(layers), allowed="a whole number of at least 0")
+        whole("layers", layers, 0)
         self.kind, self.width = kind, width
         hidden = 4 * width if hidden is None else hidden
         extra = {"activation": activation, "dropout": dropout}

@@ -22,7 +22,7 @@ from labcore.blocks.wiring import WiredAttention
 from labcore.embed import SinusoidalPositions, TokenEmbedding
 from labcore.embed.token import check_ids
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, require, whole
 
 
 class Seq2Seq(nn.Module):
@@ -53,8 +53,7 @@ class Seq2Seq(nn.Module):
         tied=False,
     ):
         super().__init__()
-        count = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 1
-        require(count, "layers", repr(layers), "a whole number of at least 1")
+        whole("layers", layers)
         self.source_size, self.target_size = source_size, target_size
         self.padding, self.wiring = padding, wiring
         self.source_embedding = TokenEmbedding(source_size, width, scale=math.sqrt(width))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from labcore.shapes import require
+from labcore.shapes import require, whole
 
 LIMIT = 10**6
 DIGITS = "零一二三四五六七八九"
@@ -125,8 +125,7 @@ def numerals(count=12_000, held_out=500, seed=0):
     set()
     """
     for name, value in (("count", count), ("held_out", held_out)):
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        require(whole, name, repr(value), "a whole number of at least 1")
+        whole(name, value)
     require(count + held_out <= LIMIT // 4, "count", count, f"at most {LIMIT // 4 - held_out} here")
     draw, found = torch.Generator().manual_seed(seed), {}
     while len(found) < count + held_out:
@@ -192,6 +191,6 @@ def _id(table, token, name):
 
 
 def _check_number(number):
-    whole = isinstance(number, int) and not isinstance(number, bool) and math.isfinite(number)
-    inside = whole and 0 <= number < LIMIT
+    integer = isinstance(number, int) and not isinstance(number, bool) and math.isfinite(number)
+    inside = integer and 0 <= number < LIMIT
     require(inside, "number", given=repr(number), allowed="a whole number 0 to 999999")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from labcore.attention.masks import causal_mask
-from labcore.shapes import require
+from labcore.shapes import require, whole
 
 
 class Packed(NamedTuple):
@@ -34,8 +34,7 @@ def pack(documents, length, padding=0):
     >>> packed.positions[0].tolist(), packed.documents[1].tolist()
     ([0, 1, 2, 0, 1], [2, 2, 2, -1, -1])
     """
-    whole = isinstance(length, int) and not isinstance(length, bool) and length >= 1
-    require(whole, "length", repr(length), "a whole number of at least 1")
+    whole("length", length)
     rows = []
     for number, document in enumerate(documents):
         fits = 1 <= len(document) <= length

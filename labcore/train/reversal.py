@@ -10,7 +10,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from labcore.shapes import require
+from labcore.shapes import require, whole
 
 
 def reversal_batches(steps, *, batch=32, length=8, symbols=10, seed=0):
@@ -21,8 +21,7 @@ def reversal_batches(steps, *, batch=32, length=8, symbols=10, seed=0):
     True
     """
     for name, size in (("batch", batch), ("length", length), ("symbols", symbols)):
-        whole = isinstance(size, int) and not isinstance(size, bool) and size >= 1
-        require(whole, name, given=repr(size), allowed="a whole number of at least 1")
+        whole(name, size)
     draw = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         ids = torch.randint(symbols, (batch, length), generator=draw)
@@ -40,8 +39,7 @@ def train_reversal(model, steps, rate, *, warmup=0, seed=0, **sizes):
     >>> len(train_reversal(model, 3, rate=0.01, warmup=2))
     3
     """
-    whole = isinstance(warmup, int) and not isinstance(warmup, bool) and warmup >= 0
-    require(whole, "warmup", given=repr(warmup), allowed="a whole number of updates, 0 for none")
+    whole("warmup", warmup, 0)
     require(rate > 0, "rate", given=rate, allowed="a number above 0")
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=rate), []
     model.train()

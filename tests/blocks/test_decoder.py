@@ -7,7 +7,7 @@ from torch import nn
 from labcore.attention import padding_mask
 from labcore.blocks import DecoderBlock
 
-B, T, S, D, H, HIDDEN = 3, 5, 7, 12, 4, 17
+B, T, S, D, H, HIDDEN = 3, 5, 7, 24, 4, 17
 
 
 def draw(*shape, seed=0):
