@@ -44,7 +44,7 @@ def measure_all(row, ours, sides, device="cpu", **options):
     times = {name: scaled(time, shares[name]) for name, time in found.theirs.items()}
     ratios = {name: scaled(ratio, shares[name]) for name, ratio in found.ratios.items()}
     rivals = [name for name in functions if shares[name] is None]
-    best = min(rivals, key=lambda name: times[name].median, default=None)
+    best = min(rivals, key=lambda name: ratios[name].median, default=None)
     rate = rate_of(row, found.ours, device)
     asked = judge(row, ratios, rate, asked_here(device))
     return {

@@ -10,7 +10,7 @@ from labcore.shapes import require
 
 # Every other module of this package registers rows, and is imported when one is asked for.
 _FRAMEWORK = ("registry", "harness", "record", "__main__", "ceilings", "sides", "field")
-_FRAMEWORK += ("gpu_check", "gpu_steps", "sweep", "sweep_cases")
+_FRAMEWORK += ("gpu_check", "sweep")
 _ROWS = []
 
 

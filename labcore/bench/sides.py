@@ -1,6 +1,7 @@
 """The other sides of the kernel rows: what torch offers for the same work, each under its name."""
 
 import functools
+import re
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -34,11 +35,19 @@ class Side(NamedTuple):
 
 
 def reason(error, told=()):
-    """One line on why a side is not there: the exception, and the warnings that came with it."""
-    texts = [str(error), *(str(w.message) for w in told)]
-    lines = [text.strip().splitlines()[0][:200] for text in texts if text.strip()]
+    """One line on why a side is not there: the exception, and the warnings that came with it.
+
+    >>> reason(RuntimeError("No available kernel.  Aborting execution."))
+    'RuntimeError: No available kernel'
+    >>> reason(NotThere("it came with 2.10"))
+    'it came with 2.10'
+    """
+    # torch says in its warnings why a backend refuses, and adds where in its own source that is.
+    said = [re.sub(r"\(Triggered internally.*", "", str(w.message), flags=re.S) for w in told]
+    texts = [re.split(r"\. |\.?\s*\n|\.?$", text.strip())[0] for text in (str(error), *said)]
     kind = [] if isinstance(error, NotThere) else [type(error).__name__]
-    return ": ".join(kind + ["; ".join(dict.fromkeys(lines))]).rstrip(": ")
+    words = [text.strip() for text in texts if text.strip() and not text.endswith("because:")]
+    return ": ".join(kind + ["; ".join(dict.fromkeys(words))[:300]]).rstrip(": ")
 
 
 def tried(side):
