@@ -9,6 +9,7 @@ numbers mean nothing.
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -30,6 +31,8 @@ GROUPS = ("attention", "window", "moe")
 UNTIL = {"tests": 0.4, "attention": 0.6, "window": 0.68, "moe": 0.78, "sweep": 0.97}
 ROOT = Path(labcore.__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "kernels" / "gpu"
+# A row that has begun when the time of its step ends may still be finished, in seconds.
+GRACE = 30
 REHEARSAL = {"rounds": 3, "block": 1e-4, "warmup": 0.0}
 OUTCOME = re.compile(r"^\S+::.*? (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\b.*\[ *\d+%\]$", re.M)
 
@@ -64,6 +67,10 @@ class Report:
         text = json.dumps(self.found, indent=1, ensure_ascii=False, default=str)
         draft.write_text(text + "\n", encoding="utf-8")
         os.replace(draft, self.folder / "gpu_check.json")
+
+    def load(self):
+        """What another process kept."""
+        self.found = json.loads((self.folder / "gpu_check.json").read_text(encoding="utf-8"))
 
 
 def run_tests(tests, log, seconds):
@@ -110,7 +117,7 @@ def _counted(text, code, seconds):
 
 
 def measure_group(group, device, report, clock, options):
-    """What the report says of a group; its rows go into the machine's record as they come."""
+    """None; the group's rows go into the report and the machine's record as they come."""
     path = report.folder / f"{slug(runtime.machine())}.json"
 
     def each(record):
@@ -122,7 +129,34 @@ def measure_group(group, device, report, clock, options):
         return clock.left(group) <= 0
 
     record = run(group, device=device, progress=report.tell, each=each, stop=over, **options)
-    return _told(record)
+    report.keep(group, _told(record))
+
+
+def apart(step, *given, seconds):
+    """None, or why `step(*given)` did not end well in a process of its own.
+
+    A kernel that hangs is ended with its process after `seconds`, and one that reads outside its
+    memory spoils every later call, but only there.
+    """
+    process = multiprocessing.get_context("spawn").Process(target=step, args=given)
+    process.start()
+    process.join(max(1.0, seconds))
+    if process.is_alive():
+        process.kill()
+        process.join()
+        return f"cut off after {seconds:.0f} s"
+    return None if process.exitcode == 0 else f"the process ended with {process.exitcode}"
+
+
+def _group(group, device, report, clock, options):
+    """What the report says of a group; on a GPU it is measured in a process of its own."""
+    given = (group, device, report, clock, options)
+    if device == "cpu":
+        ended = measure_group(*given)
+    else:
+        ended = apart(measure_group, *given, seconds=clock.left(group) + GRACE)
+        report.load()
+    return report.found.get(group, {}) | ({"error": ended} if ended else {})
 
 
 def _told(record):
@@ -159,7 +193,7 @@ def check(folder, minutes=10.0, *, rehearse=False, tests=TESTS):
     report.tell(f"{slug(runtime.machine())}, {minutes:g} minutes, into {folder}")
     report.keep("tests", run_tests(tests, report.folder / "tests.txt", clock.left("tests")))
     report.tell(f"tests: {report.found['tests']}")
-    steps = {g: lambda g=g: measure_group(g, device, report, clock, options) for g in GROUPS}
+    steps = {g: lambda g=g: _group(g, device, report, clock, options) for g in GROUPS}
     steps["sweep"] = lambda: sweep_tiles(device, report, clock, rehearse, options)
     for name, step in steps.items():
         if clock.left(name) <= 0:
@@ -169,9 +203,9 @@ def check(folder, minutes=10.0, *, rehearse=False, tests=TESTS):
         try:
             report.keep(name, step())
         except Exception as error:  # the steps after it still count
-            partial = report.found.get(name)
-            report.keep(name, {"error": f"{type(error).__name__}: {error}", "before": partial})
-            report.tell(f"{name}: {type(error).__name__}: {error}")
+            told = {"error": f"{type(error).__name__}: {error}"}
+            report.keep(name, told | {"before": report.found.get(name)})
+            report.tell(f"{name}: {told['error']}")
     report.keep("seconds", round(clock.spent(), 1))
     return report.found
 

@@ -87,13 +87,19 @@ def _pairs(floor, goal, asked):
 
 
 def rows(group=None):
-    """All registered rows in their order, or those of one group; unknown groups are an error."""
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if module.name not in _FRAMEWORK:
-            importlib.import_module(f"labcore.bench.{module.name}")
-    known = list(dict.fromkeys(r.group for r in _ROWS))
+    """All registered rows, or those of one group; unknown groups are an error.
+
+    Groups come in the order of their modules' names, whichever was imported first.
+    """
+    modules = [m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)])]
+    for name in modules:
+        if name not in _FRAMEWORK:
+            importlib.import_module(f"labcore.bench.{name}")
+    place = {name: index for index, name in enumerate(modules)}
+    found = sorted(_ROWS, key=lambda r: place.get(r.group, len(place)))  # stable within a group
+    known = list(dict.fromkeys(r.group for r in found))
     require(group is None or group in known, "group", repr(group), ", ".join(known))
-    return [r for r in _ROWS if group in (None, r.group)]
+    return [r for r in found if group in (None, r.group)]
 
 
 def groups():
