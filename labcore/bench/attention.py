@@ -123,9 +123,9 @@ def _register():
     register(Case(1, 16, 16384, 128, True, 1024), "cuda", None, window)
     gpu(Case(2, 16, 8192, 128, True, backward=True))
     gpu(Case(1, 16, 16384, 128, True, 1024, True))
-    for causal, window in ((False, None), (True, None), (True, 128)):
+    for causal, window in ((False, None), (True, None), (True, 64)):
         for backward in (False, True):
-            small = Case(2, 4, 512, 64, causal, window, backward)
+            small = Case(2, 4, 256, 64, causal, window, backward)
             register(small, "cpu", tolerance=1e-4)
 
 

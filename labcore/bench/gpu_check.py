@@ -78,10 +78,10 @@ def run_tests(tests, log, seconds):
 
     The log is written while they run, so that it tells how far they came if the time ends first.
     """
-    if not Path(tests).is_dir():
-        return {"not run": "there are no tests here; run it from a checkout"}
     if seconds <= 0:
         return {"not run": "the time was over"}
+    if not Path(tests).is_dir():
+        return {"not run": "there are no tests here; run it from a checkout"}
     command = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "-p", "no:cacheprovider"]
     # Long reasons of skipped tests would push the outcome out of the line.
     environment = {**os.environ, "COLUMNS": "240", "PY_COLORS": "0"}
