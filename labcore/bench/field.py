@@ -144,9 +144,9 @@ def ran(operator):
 
 
 def release():
-    """None; memory that nothing holds goes back to the device before the next side or row."""
-    gc.collect()
+    """None; memory that nothing holds goes back to the GPU before the next side or row."""
     if torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()
 
 
