@@ -96,7 +96,7 @@ def _sdpa(case, qkv, inputs):
     t = torch.arange(case.T, device=qkv[0].device)
     behind = t[:, None] - t
     mask = (behind >= 0) & (behind < case.window)
-    return sides.sdpa(*qkv, name="SDPA + mask,", mask=lambda: mask, inputs=inputs)
+    return sides.sdpa(*qkv, name="SDPA + mask", mask=lambda: mask, inputs=inputs)
 
 
 def register(case, device, rate=None, ratios=None, tolerance=2e-2):

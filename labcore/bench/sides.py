@@ -151,7 +151,7 @@ def sdpa_mask(q, k, v, bias, mask, inputs=None):
     padded = F.pad((bias + mask[:, None]).detach().view(1, R * H, MM, MM), (0, -MM % 8))[..., :MM]
     ready_made = padded.expand(N // R, -1, -1, -1)
     made = together if inputs else lambda: ready_made
-    return sdpa(q, k, v, name="SDPA + mask,", mask=made, shape=(N, H, MM, K), inputs=inputs)
+    return sdpa(q, k, v, name="SDPA + mask", mask=made, shape=(N, H, MM, K), inputs=inputs)
 
 
 def grouped(x, w, offsets, inputs=None):

@@ -13,6 +13,7 @@ if str(chapters.ROOT / "book" / "ext") not in sys.path:
 speed = pytest.importorskip("labbook.speed")
 
 TITLE = "GPU: forward, B2 H16 T8192 K128"
+NAME = "attention: forward, B2 H16 T8192 K128"
 WHY = "torch has no such backend"
 
 
@@ -65,30 +66,29 @@ def test_without_a_record_every_asked_row_says_so():
     asked, last = speed.page({})
     rows = cells(asked)
     assert len(rows) == 12 + 16  # rates, and ratios
-    assert all(row[4:] == ["not measured", "not measured"] for row in rows)
-    assert ["attention: forward, B2 H16 T8192 K128", "TFLOP/s", "430", "510"] in [
-        r[:4] for r in rows
-    ]
+    assert all(row[3:] == ["not measured", "–"] for row in rows)
+    assert [f"{NAME}: TFLOP/s", "430", "510"] in [row[:3] for row in rows]
     assert html(asked).count("not measured") == 12 and "On this GPU" in asked.astext()
     assert last.astext() == "Not measured on any machine yet."
 
 
 def test_what_was_measured_stands_beside_what_is_asked():
     asked, machine = speed.page({"h200": record("2026-12-01", gpu_row())})
-    found = {tuple(r[:2]): r[4:] for r in cells(asked)}
-    name = "attention: forward, B2 H16 T8192 K128"
-    assert found[name, "TFLOP/s"] == ["395", "below floor"]
-    assert found[name, "ratio to SDPA flash"] == ["1.2", "goal"]
-    assert found[name, "ratio to SDPA cuDNN"] == ["–", "not there"]
-    assert sum(r[4] == "not measured" for r in cells(asked)) == 28 - 3
+    found = {row[0].removeprefix(f"{NAME}: "): row[3:] for row in cells(asked)}
+    assert found["TFLOP/s"] == ["395", "below floor"]
+    assert found["ratio to SDPA flash"] == ["1.2", "goal"]
+    assert found["ratio to SDPA cuDNN"] == ["–", "not there"]
+    assert sum(row[3] == "not measured" for row in cells(asked)) == 28 - 3
     assert "driver 575.1" in machine.astext() and machine.astext().startswith("NVIDIA H200")
 
 
 def test_a_machine_shows_rate_sides_and_what_was_not_there():
     _, machine = speed.page({"h200": record("2026-12-01", gpu_row())})
     rate, flash = cells(machine)
-    assert rate[4:] == ["395 TFLOP/s, 50% of 790 (stated)", "floor 430, goal 510", "below floor"]
-    assert flash[1:] == ["SDPA flash", "1.20", "1.08–1.32", "–", "floor 1.15, goal 1.15", "goal"]
+    work = TITLE + ": against SDPA flash"
+    assert rate == [TITLE + ": rate", "395 TFLOP/s", "50% of 790", "430 / 510", "below floor"]
+    assert flash == [work, "1.20", "1.08–1.32", "1.15 / 1.15", "goal"]
+    assert "Ceilings: 790 TFLOP/s (stated)." in machine.astext()
     assert f"Not there: SDPA cuDNN ({WHY})." in machine.astext()
     drawn = html(machine)
     assert (

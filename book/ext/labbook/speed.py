@@ -13,8 +13,8 @@ from labbook.plots import rate_plot, ratio_plot
 SPEED = "labcore/bench/results"
 KERNELS = ("attention", "window", "moe")
 MISSING = "not measured"
-COLUMNS = ("work", "against", "ratio", "quartiles", "rate", "asked for", "verdict")
-ASKED_COLUMNS = ("kernel and shape", "measure", "floor", "goal", "measured", "verdict")
+COLUMNS = ("work and side", "ratio or rate", "quartiles or share", "floor / goal", "verdict")
+ASKED_COLUMNS = ("kernel, shape, measure", "floor", "goal", "measured", "verdict")
 
 
 def setup(app):
@@ -53,7 +53,7 @@ def asked_section(newest):
     there = {(r["group"], r["title"]): r for r in (record or {}).get("rows", ())}
     asked = [r for group in KERNELS for r in rows(group) if r.rate or r.ratios]
     top = STATED[ASKED_ON]
-    told = f"What is asked of the kernels on one {ASKED_ON}, in bfloat16. Its ceilings are "
+    told = f"What is asked of the kernels on one {ASKED_ON}, in bfloat16. It reaches at most "
     told += f"{top['flops'] / 1e12:g} TFLOP/s and {top['bytes'] / 1e12:g} TB/s; ratios are to "
     told += "what torch has for the same work, in the same run. "
     told += told_of(record) if record else f"On this GPU it is {MISSING} yet."
@@ -75,7 +75,7 @@ def asked_lines(row, measured):
     wanted += [(f"ratio to {side}", pair) for side, pair in (row.ratios or {}).items()]
     found = {one["what"]: one for one in (measured or {}).get("asked", ())}
     return [
-        [name, what, f"{floor:g}", f"{goal:g}", *outcome(found.get(what))]
+        [f"{name}: {what}", f"{floor:g}", f"{goal:g}", *outcome(found.get(what))]
         for what, (floor, goal) in wanted
     ]
 
@@ -83,7 +83,7 @@ def asked_lines(row, measured):
 def outcome(one):
     """(value, verdict) of something asked for, in words."""
     if one is None:
-        return MISSING, MISSING
+        return MISSING, "–"
     return ("–" if one["value"] is None else f"{one['value']:.3g}"), one["verdict"]
 
 
@@ -110,10 +110,13 @@ def machine_section(name, record):
 
 
 def told_of(record):
-    """One sentence: day, versions, driver."""
+    """Day, versions and driver, and the ceilings that the shares are of."""
     driver = record.get("machine", {}).get("driver")
     told = f"Measured on {record.get('date', 'an unknown day')} with {versions(record)}"
-    return told + (f", driver {driver}." if driver else ".")
+    told += f", driver {driver}." if driver else "."
+    tops = {r["rate"]["unit"]: r["ceiling"] for r in record.get("rows", ()) if r.get("rate")}
+    words = [f"{top['value']:.3g} {unit} ({top['from']})" for unit, top in tops.items()]
+    return f"{told} Ceilings: {', '.join(words)}." if words else told
 
 
 def group_parts(group, rows):
@@ -157,26 +160,30 @@ def ratio_points(row):
 
 
 def machine_lines(row):
-    """Table rows of a measured row: its rate where it has one, then every side."""
+    """Table rows of a measured row: its rate where it has one, then the ratio to every side."""
     name, asked = row.get("title", ""), {one["what"]: one for one in row.get("asked", ())}
     if row.get("rate"):
-        unit, top = row["rate"]["unit"], row["ceiling"]
-        rate = f"{row['rate']['median']:.3g} {unit}, {row['share']:.0%} of {top['value']:.3g}"
+        unit, top = row["rate"]["unit"], row["ceiling"]["value"]
+        value, share = f"{row['rate']['median']:.3g} {unit}", f"{row['share']:.0%} of {top:.3g}"
         one = asked.get(unit)
-        said = one["verdict"] if one else "information"
-        yield [name, "–", "–", "–", f"{rate} ({top['from']})", wanted(one), said]
+        yield [f"{name}: rate", value, share, wanted(one), said(one)]
     for _, side, ratio, _ in ratio_points(row):
         spread = f"{ratio['low']:.2f}–{ratio['high']:.2f}"
         one = next((o for w, o in asked.items() if f"ratio to {side}".startswith(w)), None)
-        said = one["verdict"] if one else row.get("verdict", "–") if not asked else "information"
-        limits = wanted(one if row.get("sides") else row)
-        yield [name, side, f"{ratio['median']:.2f}", spread, "–", limits, said]
+        one = one if row.get("sides") else row
+        work = f"{name}: against {side}"
+        yield [work, f"{ratio['median']:.2f}", spread, wanted(one), said(one)]
+
+
+def said(one):
+    """The verdict on one measure: nothing is asked of the others."""
+    return one.get("verdict", "–") if one else "information"
 
 
 def wanted(one):
-    """Floor and goal in words."""
-    pairs = [f"{w} {one[w]:g}" for w in ("floor", "goal") if one and one.get(w) is not None]
-    return ", ".join(pairs) or "–"
+    """Floor and goal, or a dash."""
+    there = one and one.get("floor") is not None
+    return f"{one['floor']:g} / {one['goal']:g}" if there else "–"
 
 
 def title_of(group, title):
