@@ -23,6 +23,7 @@ import labcore
 from labcore import runtime
 from labcore.bench import sweep
 from labcore.bench.ceilings import measured_ceilings
+from labcore.bench.field import release
 from labcore.bench.record import keep, run, slug
 from labcore.shapes import number
 
@@ -180,7 +181,8 @@ def sweep_tiles(device, report, clock, rehearse, options):
         progress=report.tell,
         each=lambda found: report.keep("sweep", found),
         left=left,
-        **options,
+        # Many tiles, each of which has run before.
+        **{"warmup": 0.05, **options},
     )
 
 
@@ -212,7 +214,9 @@ def check(folder, minutes=10.0, *, rehearse=False, tests=TESTS):
 
 def _machine(device, rehearse):
     found = {"rehearsal": rehearse, "machine": runtime.machine(), "versions": runtime.versions()}
-    return found | {"measured ceilings": measured_ceilings(device)}
+    found["measured ceilings"] = measured_ceilings(device)
+    release()
+    return found
 
 
 def faults(found):

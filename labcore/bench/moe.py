@@ -72,7 +72,8 @@ def register(case, device, rate=None, ratio=None):
     tokens = "1 token each" if case.each == 1 else f"{case.each} tokens each"
     tokens += " on average, uneven" if case.uneven else ""
     name = f"{'GPU' if on_gpu else 'CPU'}: {case.what}, E{case.E} D{case.D} F{case.F}, {tokens}"
-    options = {"rate": rate, "devices": (device,), "operator": "expert_gemm"}
+    operator = "expert_gemm_dw" if case.what == "dW" else "expert_gemm"
+    options = {"rate": rate, "devices": (device,), "operator": operator}
     options |= {"ratios": {"F.grouped_mm": (ratio, ratio)} if ratio else None}
     options |= {**work(case, 2 if on_gpu else 4), "tolerance": 2e-2 if on_gpu else 1e-4}
     against = "F.grouped_mm and a loop over experts"

@@ -125,14 +125,19 @@ def test_a_step_that_fails_leaves_the_others(tmp_path, monkeypatch):
     assert found["moe"] == {"rows": []} and faults(found) == ["window: RuntimeError: device lost"]
 
 
-def test_what_a_process_kept_survives_its_end(tmp_path):
-    report = Report(tmp_path, Clock(1))
-    report.keep("attention", {"rows": [1]})
+def test_a_process_of_its_own_is_ended_and_its_end_told():
     assert apart(os._exit, 3, seconds=60) == "the process ended with 3"
     assert apart(time.sleep, 300, seconds=1) == "cut off after 1 s"
-    assert apart(report.keep, "window", {"rows": [2]}, seconds=120) is None
+
+
+def test_a_group_measured_in_another_process_comes_back(tmp_path):
+    clock = Clock(5)
+    report = Report(tmp_path, clock)
+    report.keep("attention", {"rows": []})
+    given = ("moe", "cpu", report, clock, gpu_check.REHEARSAL)
+    assert apart(gpu_check.measure_group, *given, seconds=200) is None
     report.load()
-    assert report.found == {"attention": {"rows": [1]}, "window": {"rows": [2]}}
+    assert list(report.found) == ["attention", "moe"] and len(report.found["moe"]["rows"]) > 3
 
 
 def test_faults_are_all_told():
