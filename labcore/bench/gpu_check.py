@@ -27,6 +27,8 @@ from labcore.bench.field import release
 from labcore.bench.record import keep, run, slug
 from labcore.shapes import number
 
+__all__ = ["check", "faults", "main"]
+
 GROUPS = ("attention", "window", "moe")
 # By which share of the time each step must be over; what one leaves goes to the next.
 UNTIL = {"tests": 0.4, "attention": 0.6, "window": 0.68, "moe": 0.78, "sweep": 0.97}
