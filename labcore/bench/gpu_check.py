@@ -226,9 +226,10 @@ def faults(found):
     tests = found["tests"]
     lines = [f"tests: {one}" for one in tests.get("failures", ())]
     lines += [f"tests: {key}: {tests[key]}" for key in ("not run", "cut off") if key in tests]
-    # Code 5: no test was collected, 2 and 3: pytest itself stopped.
+    # Code 1 is told by its failures; 5: no test was collected; others: pytest itself stopped.
     code = tests.get("exit", 0)
-    lines += [f"tests: pytest ended with {code}"] if code not in (0, 1, None) else []
+    if code not in (0, None) and not (code == 1 and tests.get("failures")):
+        lines.append(f"tests: pytest ended with {code}")
     for group in GROUPS:
         told = found[group]
         lines += [f"{group}: {told[key]}" for key in ("not run", "error") if key in told]

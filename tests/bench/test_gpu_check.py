@@ -160,6 +160,12 @@ def test_faults_are_all_told():
     ]
 
 
+@pytest.mark.parametrize("code", [1, 2, 5, -11])
+def test_an_end_of_pytest_without_a_failed_test_is_a_fault(code):
+    found = {"tests": {"exit": code, "failures": []}, **{g: {} for g in GROUPS}, "sweep": []}
+    assert faults(found) == [f"tests: pytest ended with {code}"]
+
+
 def test_command_line_refuses(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for given, words in (
