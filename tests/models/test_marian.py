@@ -147,7 +147,7 @@ def test_what_the_mapping_needs(theirs):
     ours.source_embedding.scale = 1.0
     assert (ours(source, target) + theirs.final_logits_bias - wanted).abs().max() > 0.1
     plain = copied(theirs, order=torch.arange(D))
-    assert (plain(source, target) + theirs.final_logits_bias - wanted).abs().max() > 0.1
+    assert (plain(source, target) + theirs.final_logits_bias - wanted).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("k", [2, 4])
