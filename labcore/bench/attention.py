@@ -70,7 +70,7 @@ def visible_share(case, block=BLOCK):
 
 def build(case, device):
     """(ours, other sides) of a case on a device: bfloat16 on a GPU, float32 on the CPU."""
-    from labcore.kernels import attention
+    from labcore.kernels.attention import attention
 
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     draw = torch.Generator(device=device).manual_seed(0)

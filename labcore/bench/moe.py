@@ -49,7 +49,7 @@ def work(case, size):
 
 def build(case, device):
     """(ours, other sides) of a case on a device: bfloat16 on a GPU, float32 on the CPU."""
-    from labcore.kernels import expert_gemm
+    from labcore.kernels.experts import expert_gemm
 
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     draw = torch.Generator(device=device).manual_seed(0)

@@ -52,7 +52,7 @@ def shift_mask(case, device, dtype):
 
 def build(case, device):
     """(ours, other sides) of a case on a device: bfloat16 on a GPU, float32 on the CPU."""
-    from labcore.kernels import window_attention
+    from labcore.kernels.window import window_attention
 
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     draw = torch.Generator(device=device).manual_seed(0)
