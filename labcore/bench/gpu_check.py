@@ -12,9 +12,11 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -37,7 +39,12 @@ TESTS = ROOT / "tests" / "kernels" / "gpu"
 # A row that has begun when the time of its step ends may still be finished, in seconds.
 GRACE = 30
 REHEARSAL = {"rounds": 3, "block": 1e-4, "warmup": 0.0}
-OUTCOME = re.compile(r"^\S+::.*? (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\b.*\[ *\d+%\]$", re.M)
+WORDS = "(PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)"
+# How pytest tells an outcome, alone and from several processes.
+OUTCOMES = (
+    (re.compile(rf"^(?P<name>\S+::.*?) {WORDS}\b.*\[ *\d+%\]$", re.M), 2),
+    (re.compile(rf"^\[gw\d+\] \[ *\d+%\] {WORDS} (?P<name>\S+::.*?) *$", re.M), 1),
+)
 
 
 class Clock:
@@ -86,6 +93,9 @@ def run_tests(tests, log, seconds):
     if not Path(tests).is_dir():
         return {"not run": "there are no tests here; run it from a checkout"}
     command = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "-p", "no:cacheprovider"]
+    # Most of the time goes into compiling, which several processes do at once.
+    workers = min(6, (os.cpu_count() or 1) // 2)
+    command += ["-n", str(workers)] * (workers > 1 and find_spec("xdist") is not None)
     # Long reasons of skipped tests would push the outcome out of the line.
     environment = {**os.environ, "COLUMNS": "240", "PY_COLORS": "0"}
     begun = time.monotonic()
@@ -96,11 +106,12 @@ def run_tests(tests, log, seconds):
             stderr=subprocess.STDOUT,
             env=environment,
             cwd=ROOT,
+            start_new_session=True,
         )
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # its workers too, whatever they wait for
             process.wait()
             code = None
     text = Path(log).read_text(encoding="utf-8", errors="replace")
@@ -108,9 +119,10 @@ def run_tests(tests, log, seconds):
 
 
 def _counted(text, code, seconds):
-    outcomes = OUTCOME.findall(text)
-    found = {word.lower(): outcomes.count(word) for word in sorted(set(outcomes))}
-    failed = re.findall(r"^(\S+::.*?) (?:FAILED|ERROR)\b", text, re.M)
+    told = [(m[word], m["name"]) for form, word in OUTCOMES for m in form.finditer(text)]
+    words = [word for word, _ in told]
+    found = {word.lower(): words.count(word) for word in sorted(set(words))}
+    failed = [name for word, name in told if word in ("FAILED", "ERROR")]
     found |= {"exit": code, "seconds": round(seconds, 1), "failures": failed}
     if code is None:
         found["cut off"] = f"after {seconds:.0f} s, the time of this step"

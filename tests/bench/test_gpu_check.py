@@ -75,6 +75,15 @@ x/test_a.py::test_five """
     assert _counted(again, 1, 9.0)["failed"] == 1
 
 
+def test_outcomes_of_several_processes_are_counted(sample, tmp_path, monkeypatch):
+    pytest.importorskip("xdist")
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    found = run_tests(sample, tmp_path / "log.txt", 120)
+    assert "[gw" in (tmp_path / "log.txt").read_text()
+    assert (found["passed"], found["failed"], found["skipped"], found["exit"]) == (1, 1, 1, 1)
+    assert [one.rpartition("::")[2] for one in found["failures"]] == ["test_fails[a b]"]
+
+
 def test_without_tests_or_time_it_says_so(tmp_path):
     told = run_tests(tmp_path / "nowhere", tmp_path / "log.txt", 10)
     assert "run it from a checkout" in told["not run"]
