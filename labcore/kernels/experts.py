@@ -70,7 +70,7 @@ def expert_gemm_naive(x, w, offsets):
     for expert, (first, end) in enumerate(experts_eager.bounds(offsets, len(x))):
         for n in range(first, end):
             y[n] = sum((x[n, d] * w[expert, d] for d in range(len(x[n]))), y[n])
-    return (torch.stack(y) if y else x.new_zeros(0, w.shape[2])).to(kept)
+    return (torch.stack(y) if y else nothing.expand(0, w.shape[2])).to(kept)
 
 
 def offsets_of(counts):
