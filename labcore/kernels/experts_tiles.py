@@ -50,7 +50,7 @@ EXPERT_FORWARD = Table(
         (80, 32, LARGE): Tile(64, 64, 32, warps=4, stages=3),
         (90, 16, RAGGED): Tile(64, 64, 32, warps=4, stages=2),
         (90, 16, DECODE): Tile(16, 64, 128, warps=4, stages=4),
-        (90, 16, FINE): Tile(128, 128, 64, warps=8, stages=4),
+        (90, 16, FINE): Tile(128, 128, 64, warps=8, stages=3),
         (90, 16, LARGE): Tile(128, 256, 64, warps=8, stages=3),
         (90, 32, RAGGED): Tile(64, 64, 32, warps=4, stages=2),
         (90, 32, DECODE): Tile(16, 64, 64, warps=4, stages=3),
