@@ -75,6 +75,23 @@ def test_the_whole_grid(capability, dtype, average, sizes, flipped):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", [HALF, SINGLE])
+@pytest.mark.parametrize("capability", [80, 89, 90])
+def test_strides_of_any_kind_are_clean(capability, dtype):
+    """Nothing side by side, nothing aligned: every element has an address of its own."""
+    rows = E * ROWS[LARGE]
+    x, w = meta(rows, 2 * D, dtype=dtype)[:, ::2], meta(E, D, 2 * F, dtype=dtype)[:, :, ::2]
+    dy = meta(1, dtype=dtype).expand(rows, F)
+    offsets = meta(E, dtype=torch.int64)
+
+    def launch():
+        forward(x, w, offsets)
+        weight_gradient(x, dy, offsets)
+
+    sound(capability, launch, gate.MATRIX[capability] if dtype == HALF else None)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("average", [DECODE, FINE, LARGE, RAGGED])
 def test_a_thousand_experts_fit(average):
     for capability in (80, 90):
