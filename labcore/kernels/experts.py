@@ -20,13 +20,13 @@ from labcore.kernels.dispatch import choose
 from labcore.shapes import require
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# Each program holds one number per expert.
-MOST_EXPERTS = 1024
+# Each program holds one number per expert, and counts rows in 32 bits.
+MOST_EXPERTS, MOST_ROWS = 1024, 2**31 - 1024
 
 
 def expert_gemm(x, w, offsets):
     """y [N, F] of x [N, D], sorted by expert, and w [E, D, F]: row n times the weights of its
-    expert, y_n = x_n · W_{e(n)} (Gale et al. 2023, section 4; Tan et al. 2024, section 3).
+    expert, y_n = x_n · W_{e(n)} (Gale et al. 2023; Tan et al. 2024).
 
     `offsets` [E], int32 or int64 on the device of x, are the ends of the experts' rows, as
     `offsets_of(counts)` makes them; rows past the last one give exactly zero. Any strides of x and
@@ -131,6 +131,8 @@ def refusal(x, offsets):
         return "bfloat16 needs compute capability 8.0"
     if len(offsets) > MOST_EXPERTS:
         return f"{len(offsets)} experts, the kernel takes at most {MOST_EXPERTS}"
+    if x.shape[0] > MOST_ROWS:
+        return f"{x.shape[0]} rows, the kernel takes at most {MOST_ROWS}"
     return None
 
 

@@ -375,6 +375,7 @@ def test_the_backend_is_told_and_limits_are_named():
     x = torch.empty(2, 3, dtype=torch.float16)
     assert refusal(x, range(1025)) == "1025 experts, the kernel takes at most 1024"
     assert refusal(x, range(1024)) is None
+    assert "2147483648 rows" in refusal(torch.empty(2**31, 1, device="meta"), [1])
 
 
 def test_a_t4_is_not_given_bfloat16():

@@ -1,8 +1,8 @@
 """The grouped matrix product on a GPU: one kernel for y and dX, whatever the distribution.
 
 The grid holds as many row tiles as the worst distribution needs, and each finds its expert from
-the offsets itself: the host never learns how many rows an expert has (after MegaBlocks, Gale et
-al. 2023, section 5.1, and ScatterMoE, Tan et al. 2024, section 3).
+the offsets itself: the host never learns how many rows an expert has (the tiles of sorted rows are
+those of MegaBlocks, Gale et al. 2023, and ScatterMoE, Tan et al. 2024).
 """
 
 import contextlib
@@ -153,7 +153,7 @@ def forward(x, w, offsets):
     down = grid_rows(N, E, tile.rows)
     with on_device_of(x):
         expert_forward[(down * triton.cdiv(F, tile.cols),)](
-            x, w, offsets, y, N, D, F, E, down, *x.stride(), *w.stride(),
+            x, w, offsets.contiguous(), y, N, D, F, E, down, *x.stride(), *w.stride(),
             ROWS=tile.rows, COLS=tile.cols, DEPTH=tile.depth, BAND=BAND,
             SLOTS=max(triton.next_power_of_2(E + 1), 2), ALIGN=align, ACROSS=w.stride(2) == 1,
             WHOLE=D % tile.depth == 0 and F % tile.cols == 0, PRECISION=precision(x),

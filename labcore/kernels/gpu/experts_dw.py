@@ -70,7 +70,7 @@ def weight_gradient(x, dy, offsets):
     tiles = triton.cdiv(D, tile.rows) * triton.cdiv(F, tile.cols)
     with on_device_of(x):
         expert_dw[(E * tiles,)](
-            x, dy, offsets, dw, N, D, F, *x.stride(), *dy.stride(),
+            x, dy, offsets.contiguous(), dw, N, D, F, *x.stride(), *dy.stride(),
             ROWS=tile.rows, COLS=tile.cols, DEPTH=tile.depth, BAND=BAND,
             SLOTS=max(triton.next_power_of_2(E), 2), ALIGN=align,
             WHOLE=D % tile.rows == 0 and F % tile.cols == 0, PRECISION=precision(x),

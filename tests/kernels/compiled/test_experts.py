@@ -127,6 +127,19 @@ def test_few_kernels_for_all_lengths():
         assert len(found) == 512 and len(kernels) <= 3
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (5, 1, 8, 2), (5, 8, 1, 2), (1, 16, 16, 1)])
+def test_sizes_of_one_compile(sizes):
+    """A size of 1 is a constant to the compiler, and so is a stride of 1."""
+    rows, depth, width, experts = sizes
+
+    def launch():
+        x, dy, offsets = meta(rows, depth), meta(rows, width), meta(experts, dtype=torch.int32)
+        forward(x, meta(experts, depth, width), offsets)
+        weight_gradient(x, dy, offsets)
+
+    sound(80, launch, "HMMA")
+
+
 def test_large_tensors_are_addressed_in_64_bits():
     """Rows and experts are multiplied with their strides as 64-bit numbers."""
     for one in gate.launches(90, both(LARGE)):
