@@ -141,10 +141,11 @@ def test_sizes_of_one_compile(sizes):
 
 
 def test_large_tensors_are_addressed_in_64_bits():
-    """Rows and experts are multiplied with their strides as 64-bit numbers."""
+    """Whatever can grow large is multiplied as a 64-bit number, in inputs and in the output."""
+    least = {"expert_forward": 5, "expert_dw": 7}
     for one in gate.launches(90, both(LARGE)):
         wide = re.findall(r"arith\.muli [^\n]*: (?:tensor<[0-9x]*x)?i64", one.kernel.asm["ttir"])
-        assert len(wide) >= 3, one.name
+        assert len(wide) >= least[one.name], one.name
 
 
 def test_rows_on_16_bytes_are_loaded_16_bytes_at_a_time():

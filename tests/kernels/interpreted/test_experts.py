@@ -213,23 +213,26 @@ def test_half_precision_sums_in_float32():
 
 
 def test_addresses_beyond_32_bits():
-    """Row and expert strides of more than 2³¹ elements, in memory that is never touched."""
-    sparse = torch.as_strided(torch.empty(0, dtype=torch.float16), (0,), (1,))
+    """Strides of 2³⁰ elements, which fit into 32 bits, times an index, which does not: in memory
+    of which a few pages are ever touched."""
     torch.use_deterministic_algorithms(False)  # it would fill all 8 GiB
-    sparse = torch.empty(2**32 + 4096, dtype=torch.float16)
-    x = sparse.as_strided((3, 16), (2**31 + 8, 1))
-    x.copy_(draw(3, 16).half())
-    w, offsets = draw(2, 16, 16).half(), torch.tensor([1, 3])
-    close(forward(x, w, offsets), wanted_y(x, w, offsets), torch.float16)
-    close(weight_gradient(x, x, offsets), wanted_dw(x, x, offsets), torch.float16)
-    w = sparse.as_strided((2, 16, 16), (2**32 + 8, 16, 1))
-    w.copy_(draw(2, 16, 16).half())
-    x = draw(3, 16).half()
-    close(forward(x, w, offsets), wanted_y(x, w, offsets), torch.float16)
-    w = sparse.as_strided((1, 2, 16), (1, 2**32 + 8, 1))
-    w.copy_(draw(1, 2, 16).half())
-    x, offsets = draw(3, 2).half(), torch.tensor([3])
-    close(forward(x, w, offsets), wanted_y(x, w, offsets), torch.float16)
+    far, memory = 2**30, torch.empty(2**32, dtype=torch.float16)
+
+    def sparse(shape, strides, seed):
+        m = memory.as_strided(shape, strides)
+        return m.copy_(draw(*shape, seed=seed))
+
+    half, offsets = torch.float16, torch.tensor([1, 2, 2, 4])
+    w = draw(4, 16, 16, dtype=half)
+    verify(sparse((4, 16), (far, 1), 0), w, draw(4, 16, dtype=half), offsets)
+    verify(draw(4, 16, dtype=half), w, sparse((4, 16), (far, 1), 1), offsets)
+    x, dy = draw(4, 16, dtype=half), draw(4, 16, dtype=half)
+    verify(x, sparse((4, 16, 16), (far, 16, 1), 2), dy, offsets)
+    verify(x[:, :4], sparse((4, 4, 16), (16, far, 1), 3), dy, offsets)
+    verify(x, sparse((4, 16, 4), (16, 1, far), 4), dy[:, :4], offsets)
+    wide = sparse((4, 4), (1, far), 5)
+    verify(wide, w[:, :4], dy, offsets)
+    verify(x, w[:, :, :4], wide, offsets)
 
 
 def test_the_door_runs_the_kernels_and_their_gradients():
