@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from labcore.attention.scores import check_float, check_input
-from labcore.embed.token import check_ids
-from labcore.shapes import ShapeError, number, require, whole
+from labcore.shapes import ShapeError, check_ids, number, require, whole
 
 
 def sinusoidal(positions, width, base=10000.0, *, dtype=torch.float64, device=None):

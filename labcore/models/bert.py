@@ -13,10 +13,9 @@ from torch import nn
 from labcore.attention.scores import check_input
 from labcore.blocks.encoder import EncoderBlock
 from labcore.embed import LearnedPositions, TokenEmbedding
-from labcore.embed.token import check_ids
 from labcore.ffn import function_of
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require, whole
+from labcore.shapes import ShapeError, check_ids, require, whole
 
 
 @dataclasses.dataclass(frozen=True)

@@ -68,6 +68,7 @@ class Decoder(nn.Module):
             mask, positions = left_padding(ids, pad)
             return self(ids, mask, positions=positions)[:, -1]
 
+        score.Y = self.read.out_features
         return score
 
 

@@ -101,6 +101,7 @@ def side_by_side(S, source_lengths, T, target_lengths=None, *, causal):
 class _Score:
     def __init__(self, model, source, source_lengths):
         self.model, self.source, self.source_lengths = model, source, source_lengths
+        self.Y = model.read.out_features
 
     def __call__(self, ids):
         if not self.model.parallel:

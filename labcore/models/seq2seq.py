@@ -20,9 +20,8 @@ from labcore.blocks.decoder import DecoderBlock
 from labcore.blocks.encoder import EncoderBlock
 from labcore.blocks.wiring import WiredAttention
 from labcore.embed import SinusoidalPositions, TokenEmbedding
-from labcore.embed.token import check_ids
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require, whole
+from labcore.shapes import ShapeError, check_ids, require, whole
 
 
 class Seq2Seq(nn.Module):
@@ -139,6 +138,7 @@ class Seq2Seq(nn.Module):
             wide = memory.repeat_interleave(times, dim=-3)
             return self.decode(prefix, wide, mask.repeat_interleave(times, dim=0))[:, -1]
 
+        score.Y = self.target_size
         return score
 
 

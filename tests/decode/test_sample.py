@@ -122,8 +122,8 @@ def test_rows_end_at_eos_and_the_seed_decides():
         ({"eos": -1}, "eos: got -1"),
         ({"max_new_tokens": 0}, "max_new_tokens: got 0"),
         ({"start_BT": torch.zeros(3, dtype=torch.long)}, "start: got shape"),
-        ({"score": lambda p: torch.full((len(p), Y), -math.inf)}, "logits: got"),
-        ({"score": lambda p: torch.full((len(p), Y), math.nan)}, "logits: got"),
+        ({"score": lambda p: torch.full((len(p), Y), -math.inf)}, "score: got"),
+        ({"score": lambda p: torch.full((len(p), Y), math.nan)}, "score: got"),
     ],
 )
 def test_bad_input(options, words):
