@@ -87,6 +87,8 @@ def number(argument, value, *, above=-math.inf, least=-math.inf, most=math.inf):
     Traceback (most recent call last):
     ValueError: eps: got nan; allowed: a finite number above 0
     """
+    if type(value) is float and above < value < math.inf and least <= value <= most:
+        return value  # the usual case; below, words are put together
     try:
         ok = not isinstance(value, bool) and isinstance(value, numbers.Real)
         ok = ok and math.isfinite(value) and value > above and least <= value <= most

@@ -23,6 +23,8 @@ class CheckedScore:
     def __init__(self, score, *, forbidden=(), dead=False, **named):
         told = type(score).__name__
         require(callable(score), "score", told, "a function of ids [B, T]", TypeError)
+        listed = hasattr(forbidden, "__iter__")
+        require(listed, "forbidden", repr(forbidden), "several ids, perhaps none", TypeError)
         self.score, self.dead, self.Y = score, dead, None
         self.named = {"forbidden": forbidden, **named}
         for name, value in self.named.items():

@@ -17,8 +17,9 @@ def greedy(score, start, *, eos, pad, max_new_tokens, forbidden=(), forced=None)
     y_t = argmax_y score(y_<t), row by row. A row that has written `eos` is finished: it gets `pad`
     from then on, and the loop ends when all rows are. `eos=None` means that nothing ends a row but
     the limit. Equal scores go to the smaller id.
-    `forbidden` ids are never chosen; what else is refused says `CheckedScore`. `forced` maps a step (from 0) to the id that every unfinished
-    row writes there instead of its own choice: the error that an experiment plants.
+    `forbidden` ids are never chosen. `forced` maps a step (from 0) to the id that every unfinished
+    row writes there instead of its own choice: the error that an experiment plants. `CheckedScore`
+    says which scores and ids are refused.
 
     >>> following = torch.tensor([1, 2, 3, 0])  # after token i comes i + 1; 3 ends
     >>> score = lambda ids: torch.nn.functional.one_hot(following[ids[:, -1]], 4).double()
@@ -27,7 +28,8 @@ def greedy(score, start, *, eos, pad, max_new_tokens, forbidden=(), forced=None)
     """
     check_prefix(start, "start", least=1)
     forced = _checked_steps(forced, whole("max_new_tokens", max_new_tokens, 0))
-    ask = CheckedScore(score, eos=eos, pad=pad, forbidden=forbidden, forced=forced.values())
+    named = {"eos": eos, "pad": whole("pad", pad, 0), "forced": forced.values()}
+    ask = CheckedScore(score, forbidden=forbidden, **named)
     ids = start
     finished = torch.zeros(len(start), dtype=torch.bool, device=start.device)
     for step in range(max_new_tokens):

@@ -94,7 +94,7 @@ def sample(
     require(len(start_BT) > 0, "start", f"shape {list(start_BT.shape)}", "[B, T] with B ≥ 1")
     whole("max_new_tokens", max_new_tokens)
     _check_shape(temperature, top_k, top_p)
-    ask = CheckedScore(score, eos=eos, pad=pad)
+    ask = CheckedScore(score, eos=eos, pad=whole("pad", pad, 0))
     ids, done = start_BT, torch.zeros(len(start_BT), dtype=torch.bool, device=start_BT.device)
     for _ in range(max_new_tokens):
         p = _shaped(ask(ids), temperature, top_k, top_p)

@@ -132,6 +132,8 @@ REFUSED = [
     *[("forced", ValueError, lambda id_=id_: run_greedy(forced={0: id_})) for id_ in NOT_IDS],
     *[("forced", ValueError, lambda t=t: run_greedy(forced={t: 1})) for t in (3, -1, 0.5, True)],
     *[("forbidden", ValueError, lambda id_=id_: run_greedy(forbidden=[id_])) for id_ in NOT_IDS],
+    *[("forbidden", TypeError, lambda x=x: run_greedy(forbidden=x)) for x in (None, 3)],
+    *[("pad", ValueError, lambda run=run: run(pad=None)) for run in (run_greedy, run_sample)],
     ("score", ValueError, lambda: run_greedy(forbidden=range(Y))),
     *[("forbidden", ValueError, lambda id_=id_: run_fill(forbidden=[id_])) for id_ in NOT_IDS],
     ("score", ValueError, lambda: run_fill(forbidden=[0, 1, 2, 3])),
