@@ -15,7 +15,7 @@ from labcore.attention import combine, padding_mask, prefix_mask
 from labcore.blocks import EncoderBlock
 from labcore.embed import SinusoidalPositions, TokenEmbedding
 from labcore.norms import LayerNorm
-from labcore.shapes import require
+from labcore.shapes import ShapeError, check_ids, flag, require, whole
 
 PAD, BOS, END, MASK = range(4)
 SPECIAL = ("PAD", "BOS", "END", "MASK")
@@ -41,7 +41,12 @@ class PrefixDecoder(nn.Module):
         max_target, parallel=False, norm="pre",
     ):  # fmt: skip
         super().__init__()
-        self.parallel, self.max_target = parallel, max_target
+        (
+            whole("layers", layers),
+            whole("source_size", source_size),
+            whole("target_size", target_size),
+        )
+        self.parallel, self.max_target = flag("parallel", parallel), whole("max_target", max_target)
         self.source_embedding = TokenEmbedding(source_size, width, scale=width**0.5)
         self.target_embedding = TokenEmbedding(target_size, width, scale=width**0.5)
         # One code for both sides: a target position finds the source position of the same number.
@@ -56,9 +61,16 @@ class PrefixDecoder(nn.Module):
 
         `target_lengths` hides the slots behind a row's end from the others; None hides none.
         """
+        check_ids(source, "source", self.source_embedding.weight.shape[0], "B S")
+        check_ids(target, "target", self.read.out_features, "B T")
         (B, S), T = source.shape, target.shape[1]
-        given, allowed = f"{len(target)} rows", f"as many as source has, {B}"
-        require(len(target) == B, "target", given, allowed)
+        for name, rows in (
+            ("target", target),
+            ("source_lengths", source_lengths),
+            ("target_lengths", source_lengths if target_lengths is None else target_lengths),
+        ):
+            given, allowed = f"{len(rows)} rows", f"as many as source has, {B}"
+            require(len(rows) == B, name, given, allowed, ShapeError)
         x = torch.cat(
             [
                 self.positions(self.source_embedding(source)),
@@ -105,7 +117,11 @@ class _Score:
 
     def __call__(self, ids):
         if not self.model.parallel:
+            check_ids(ids, "ids", self.Y, "B T")
+            shape = list(ids.shape)
+            require(shape[1] >= 1, "ids", f"shape {shape}", "[B, T] with T ≥ 1", ShapeError)
             return self.model(self.source, self.source_lengths, ids)[0][:, -1]
+        check_ids(ids, "ids", self.Y, "B T")
         lengths = (ids != PAD).sum(-1)
         return self.model(self.source, self.source_lengths, ids, lengths)[0]
 
@@ -128,6 +144,4 @@ def empty_slots(lengths, T=None):
     >>> empty_slots(torch.tensor([3, 1])).tolist()
     [[3, 3, 3], [3, 0, 0]]
     """
-    T = int(lengths.max()) if T is None else T
-    inside = torch.arange(T, device=lengths.device) < lengths[:, None]
-    return torch.where(inside, MASK, PAD)
+    return torch.where(padding_mask(lengths, T)[:, 0, 0], MASK, PAD)
