@@ -1,6 +1,8 @@
 """How varied generated text is: distinct n-grams, and the share that says something again."""
 
-from labcore.metrics.bleu import ngrams
+import torch
+
+from labcore.metrics.bleu import check_tokens, ngrams
 from labcore.shapes import require
 
 
@@ -27,6 +29,7 @@ def repeated_share(tokens, n):
 
 
 def _listed(tokens):
-    given = f"the string {str(tokens)[:20]!r}"
-    require(not isinstance(tokens, str), "sequences", given, "lists of tokens", error=TypeError)
-    return tokens.tolist() if hasattr(tokens, "tolist") else list(tokens)
+    if isinstance(tokens, torch.Tensor) and tokens.ndim == 1:
+        return tokens.tolist()
+    check_tokens(tokens, "sequences")
+    return tokens
