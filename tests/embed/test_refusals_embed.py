@@ -74,7 +74,10 @@ REFUSED = [
     ],
     *[
         ("base", ValueError, lambda make=make, base=base: make(base))
-        for make in (lambda base: rope_angles(PLACES, K, base), lambda base: RotaryPositions(K, base))
+        for make in (
+            lambda base: rope_angles(PLACES, K, base),
+            lambda base: RotaryPositions(K, base),
+        )
         for base in (True, 1e-320, 10**400, math.inf, "2", -1.0)
     ],
     *[("width", ValueError, lambda w=w: RotaryPositions(w)) for w in (0, 3, 2.0, True)],

@@ -17,7 +17,7 @@ from labcore.metrics import (
 )
 from labcore.metrics.bleu import smoothed
 
-GOOD, OTHER = "a b c d".split(), "a x y z".split()
+GOOD, OTHER = ["a", "b", "c", "d"], ["a", "x", "y", "z"]
 
 
 def bleu(candidate=GOOD, references=(OTHER,), **options):

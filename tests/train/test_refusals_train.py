@@ -55,6 +55,7 @@ def fitted(**options):
     return training.fit(torch.nn.Linear(3, 1), data, error, **options)
 
 
+ENDS = {"bos": 1, "eos": 2, "padding": 0}
 BAD_ROWS = (math.nan, math.inf, -math.inf)
 REFUSED = [
     *[("logits", ValueError, lambda f=f, x=x: loss(f, x)) for f in FORMS for x in BAD_ROWS],
@@ -150,7 +151,6 @@ REFUSED = [
     ],
     *[
         (name, ValueError, lambda name=name, x=x: frame([[7]], **{**ENDS, name: x}))
-        for ENDS in [{"bos": 1, "eos": 2, "padding": 0}]
         for name in ENDS
         for x in (1.5, True, -1, "x")
     ],
