@@ -55,6 +55,8 @@ def log_probabilities(logits, normalise=True):
     >>> log_probabilities(torch.tensor([0.0, 0.0])).exp().tolist()
     [0.5, 0.5]
     """
+    told = type(logits).__name__
+    require(isinstance(logits, torch.Tensor), "score", told, "a tensor [..., Y]", TypeError)
     logits = logits.double()
     top = logits.amax(-1) if logits.numel() else logits.flatten()
     check_top(top, "score", dead=True)

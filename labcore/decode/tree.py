@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import numbers
 from typing import NamedTuple
 
 import torch
@@ -30,7 +31,7 @@ class TableScore:
         for prefix, row in rows.items():
             name = "otherwise" if prefix is None else f"table[{prefix}]"
             require(len(row) == Y, name, f"{len(row)} numbers", f"{Y} numbers")
-            good = all(x < math.inf for x in row)  # NaN fails too
+            good = all(isinstance(x, numbers.Real) and x < math.inf for x in row)  # NaN fails too
             require(good, name, list(row), "numbers and -inf")
             ids = prefix is None or all(type(y) is int and 0 <= y < Y for y in prefix)
             require(ids, "table", f"the prefix {prefix}", f"tuples of ids 0 to {Y - 1}")
@@ -89,8 +90,8 @@ def word_tree(table):
     for prefix, row in table.items():
         unknown = [word for word in prefix.split() if word not in ids]
         require(not unknown, f"table[{prefix!r}]", unknown, "words that some row continues with")
-        numbers = [row.get(word, -math.inf) for word in words]
-        rows[tuple(ids[word] for word in prefix.split())] = numbers
+        found = [row.get(word, -math.inf) for word in words]
+        rows[tuple(ids[word] for word in prefix.split())] = found
     return TableScore(rows, len(words)), words
 
 

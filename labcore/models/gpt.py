@@ -17,7 +17,7 @@ from labcore.attention.masks import check_mask
 from labcore.embed import LearnedPositions, SinusoidalPositions, TokenEmbedding
 from labcore.embed.position import check_places
 from labcore.embed.rope import RotaryPositions
-from labcore.ffn import FeedForward, GatedFeedForward
+from labcore.ffn import FeedForward, GatedFeedForward, function_of
 from labcore.norms import LayerNorm, RMSNorm
 from labcore.shapes import ShapeError, check_ids, dropout_share, flag, number, require, whole
 
@@ -70,6 +70,7 @@ class GPTConfig:
         for name in ("gated", "bias", "tied"):
             flag(name, getattr(self, name))
         number("eps", self.eps, above=0), dropout_share(self.dropout)
+        function_of(self.activation)
 
 
 class GPTBlock(nn.Module):

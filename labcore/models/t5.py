@@ -19,7 +19,7 @@ from labcore.attention.masks import check_mask
 from labcore.attention.scores import check_input, softmax
 from labcore.embed import TokenEmbedding
 from labcore.embed.relative import RelativeBias
-from labcore.ffn import FeedForward, GatedFeedForward
+from labcore.ffn import FeedForward, GatedFeedForward, function_of
 from labcore.norms import RMSNorm
 from labcore.shapes import ShapeError, check_ids, dropout_share, flag, number, require, whole
 
@@ -51,6 +51,7 @@ class T5Config:
             whole(name, getattr(self, name))
         flag("gated", self.gated), flag("tied", self.tied)
         number("eps", self.eps, above=0), dropout_share(self.dropout)
+        function_of(self.activation)
 
 
 def attend_biased(q, k, v, bias=None, mask=None):
@@ -209,9 +210,10 @@ class T5(nn.Module):
     def _check(self, ids, cache):
         """None, or an error before the first block has written anything into the cache."""
         check_ids(ids, "ids", self.config.vocabulary, "B T")
-        told = type(cache).__name__
-        ours = isinstance(cache, KVCache) and cache.memory is not None
-        require(ours, "cache", told, "a KVCache of start(), which holds the source", TypeError)
+        told, ours = type(cache).__name__, isinstance(cache, KVCache)
+        told = "a KVCache without a source" if ours and cache.memory is None else told
+        ours = ours and cache.memory is not None
+        require(ours, "cache", told, "what start(source) gives", TypeError)
         layers, L = len(cache.layers), self.config.layers
         require(layers == L == len(cache.memory), "cache", f"{layers} layers", f"{L}")
         (B, T), batch = ids.shape, cache.batch

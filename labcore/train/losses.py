@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from labcore.attention.scores import check_float
-from labcore.shapes import MOST, ShapeError, require, whole
+from labcore.shapes import MOST, ShapeError, number, require, whole
 
 HALF = (torch.float16, torch.bfloat16)
 REDUCTIONS = ("mean", "sum", "none")
@@ -83,8 +83,8 @@ def _checked(logits, labels, padding, smoothing, reduction):
     fits = labels.shape == logits.shape[:-1]
     allowed = f"shape {list(logits.shape[:-1])}"
     require(fits, "labels", f"shape {list(labels.shape)}", allowed, error=ShapeError)
-    number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
-    require(number and 0 <= smoothing < 1, "smoothing", repr(smoothing), "a number in [0, 1)")
+    share = number("smoothing", smoothing, least=0)
+    require(share < 1, "smoothing", smoothing, "a number in [0, 1)")
     known = reduction in REDUCTIONS
     require(known, "reduction", repr(reduction), ", ".join(map(repr, REDUCTIONS)))
     if padding is not None:
