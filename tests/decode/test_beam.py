@@ -188,6 +188,16 @@ def test_a_beam_wider_than_all_candidates_has_no_dead_hypotheses():
     assert sum(math.exp(h.score) for h in found.hypotheses[0]) == pytest.approx(1)
 
 
+def test_dead_prefixes_are_left_out_and_a_dead_sequence_is_refused():
+    # After 1 nothing follows, so only 0 0 and 0 1 are whole paths.
+    half = [math.log(0.5)] * 2
+    score = TableScore({(): half, (0,): half}, 2)
+    found = beam_search(score, EMPTY, beam=2, max_new_tokens=2).hypotheses[0]
+    assert sorted(h.ids for h in found) == [[0, 0], [0, 1]]
+    with pytest.raises(ValueError, match="^score: got -inf on every path"):
+        beam_search(score, EMPTY, beam=2, max_new_tokens=3)
+
+
 def test_start_is_kept_in_front_and_left_out_of_the_result():
     seen = []
 

@@ -287,31 +287,3 @@ def test_models_tell_their_vocabulary():
 def test_a_score_that_changes_its_vocabulary_is_refused():
     with pytest.raises(ValueError, match=r"^score: got scores of shape \[3, 3\]; allowed: \[B=3"):
         run_sample(lambda ids: torch.zeros(len(ids), ids.shape[1] + (ids.shape[1] == T) * 2))
-
-
-@pytest.mark.parametrize("temperature", [1e-3, 1e-300, 1e-308, 5e-324])
-def test_a_tiny_temperature_takes_the_largest(temperature):
-    p = next_probabilities(torch.tensor([0.0, 1e10, -1e300]).double(), temperature)
-    assert p.tolist() == [0.0, 1.0, 0.0]
-    ids = run_sample(lambda ids: torch.tensor([[0.5, 2.0, 1.0, -3.0]] * B), temperature=temperature)
-    assert ids[:, T:].eq(1).all()
-
-
-def test_dead_prefixes_are_left_out_and_a_dead_sequence_is_refused():
-    # After 1 nothing follows, so only 0 0 and 0 1 are whole paths.
-    half = [math.log(0.5)] * 2
-    score = TableScore({(): half, (0,): half}, 2)
-    found = beam_search(score, EMPTY, beam=2, max_new_tokens=2).hypotheses[0]
-    assert sorted(h.ids for h in found) == [[0, 0], [0, 1]]
-    with pytest.raises(ValueError, match="^score: got -inf on every path"):
-        beam_search(score, EMPTY, beam=2, max_new_tokens=3)
-
-
-def test_lists_of_rows_get_draws_of_their_own():
-    ids = run_sample(
-        answering(lambda n: torch.zeros(n, 1000)),
-        start=torch.ones(40, 1, dtype=torch.long),
-        max_new_tokens=1,
-        generator=torch.Generator().manual_seed(0),
-    )
-    assert len(set(ids[:, 1].tolist())) > 30
