@@ -18,7 +18,7 @@ from labcore.blocks.mixers import ConvolutionMixer, RecurrentMixer
 from labcore.embed import LearnedPositions, TokenEmbedding
 from labcore.embed.position import check_inputs
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require, whole
+from labcore.shapes import ShapeError, flag, require, whole
 
 KINDS = ("rnn", "cnn", "transformer")
 
@@ -102,6 +102,7 @@ class Encoder(nn.Module):
         check_inputs(x, self.width)
         require(x.ndim == 3, "x", f"shape {list(x.shape)}", f"[B, N, D={self.width}]", ShapeError)
         mask = None if lengths is None else _mask_of(lengths, x)
+        flag("need_states", need_states)
         states = [x]
         for block in self.blocks:
             x = block(x, mask) if self.kind == "transformer" else block(x, lengths)

@@ -14,7 +14,7 @@ from torch import nn
 
 from labcore.attention import attend
 from labcore.attention.scores import check_float, check_input
-from labcore.shapes import ShapeError, check_ids, number, require, whole
+from labcore.shapes import ShapeError, check_ids, flag, number, require, whole
 
 
 def halve(frames):
@@ -80,6 +80,7 @@ class ListenAttendSpell(nn.Module):
 
     def forward(self, frames, before, need_weights=False):
         check_ids(before, "before", self.output.out_features, "B T")
+        flag("need_weights", need_weights)
         heard = self.listener(frames)
         rows, fits = f"{len(before)} rows", len(before) == len(heard) and before.shape[1] >= 1
         require(fits, "before", rows, f"{len(heard)}, as frames, and T ≥ 1", ShapeError)

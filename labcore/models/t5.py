@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from labcore.attention import MultiHeadAttention, causal_mask
+from labcore.attention.attend import check_attend
 from labcore.attention.cache import KVCache
 from labcore.attention.masks import check_mask
 from labcore.attention.scores import check_input, softmax
@@ -61,7 +62,13 @@ def attend_biased(q, k, v, bias=None, mask=None):
     >>> [list(x.shape) for x in attend_biased(q, q, q, bias=torch.zeros(1, 4, 5, 5))]
     [[3, 4, 5, 6], [3, 4, 5, 5]]
     """
+    grouped = check_attend(q, k, v)
+    require(not grouped, "k", f"shape {list(k.shape)}", f"{q.shape[1]} heads, as q", ShapeError)
     scores = q @ k.transpose(-1, -2)
+    if bias is not None:
+        wanted = (1, *scores.shape[1:])
+        fits = bias.shape in (wanted, scores.shape)
+        require(fits, "bias", f"shape {list(bias.shape)}", f"shape {list(wanted)}", ShapeError)
     weights = softmax(scores if bias is None else scores + bias, mask)
     return weights @ v, weights
 

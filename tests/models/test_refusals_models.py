@@ -23,12 +23,13 @@ from labcore.models.decoder import Decoder, decoder_mask, left_padding
 from labcore.models.encoder import turned, without_padding
 from labcore.models.las import ListenAttendSpell, Listener, spoken
 from labcore.models.nar import PrefixDecoder, empty_slots
-from labcore.models.t5 import T5Block
+from labcore.models.t5 import T5Block, attend_biased
 
 B, T, S, D, H, L, Y = 3, 5, 7, 12, 4, 2, 10
 SIZES = {"vocabulary": Y, "width": D, "layers": L, "heads": H, "hidden": 17}
 X, MEMORY = torch.ones(B, T, D), torch.ones(B, S, D)
 IDS, SOURCE = torch.ones(B, T, dtype=torch.long), torch.ones(B, S, dtype=torch.long)
+QUERIES, KEYS = torch.ones(B, H, T, 6), torch.ones(B, H, S, 6)
 POSITIONS = ("learned", "sinusoidal", "rope", "none")
 NOT_IDS = ((IDS.float(), TypeError), (IDS.tolist(), TypeError), (IDS[0], ValueError))
 NOT_IDS = (*NOT_IDS, (IDS + Y, ValueError), (-IDS, ValueError))
@@ -158,6 +159,10 @@ REFUSED = [
     ("ids", ValueError, lambda: t5().advance(IDS[:2], t5().start(SOURCE))),
     ("memory", ValueError, lambda: T5Block(T5Config(**SIZES), cross=True)(X, None)),
     ("memory", ValueError, lambda: T5Block(T5Config(**SIZES), cross=False)(X, None, memory=1)),
+    ("bias", ValueError, lambda: attend_biased(QUERIES, KEYS, KEYS, torch.zeros(1, 1, T, S))),
+    ("bias", ValueError, lambda: attend_biased(QUERIES, KEYS, KEYS, torch.zeros(T, S))),
+    ("k", ValueError, lambda: attend_biased(QUERIES, KEYS[:, :2], KEYS[:, :2])),
+    ("v", ValueError, lambda: attend_biased(QUERIES, KEYS, KEYS[:, :, :1])),
     # encoder–decoder
     *[
         ("padding", ValueError, lambda x=x: Seq2Seq(17, Y, padding=x))

@@ -7,7 +7,15 @@ import torch
 import torch.nn.functional as F
 
 from labcore.models import Seq2Seq
-from labcore.train import PositionPolicy, families, fit_reinforce, numerals, phrases, two_modes
+from labcore.train import (
+    PositionPolicy,
+    families,
+    fit_reinforce,
+    numerals,
+    phrases,
+    referent,
+    two_modes,
+)
 from labcore.train import loop as training
 from labcore.train.corruption import hide_tokens, random_spans
 from labcore.train.forcing import frame, shift_right
@@ -212,6 +220,10 @@ REFUSED = [
     *[("clip", ValueError, lambda x=x: fitted(clip=x)) for x in (0, -1, math.nan)],
     *[("size", ValueError, lambda x=x: fitted(batch=x)) for x in (0, 1.5, True)],
     *[("step", ValueError, lambda i=i: training.rate_at(i, 10, 1.0)) for i in (-1, 10, 1.5)],
+    ("count", ValueError, lambda: referent.sentences(1.5)),
+    ("held_out", TypeError, lambda: referent.sentences(1, held_out="no")),
+    ("ids", ValueError, lambda: referent.ReferentModel()(torch.full((B, T), 99), [5, 4, 3])),
+    ("lengths", ValueError, lambda: referent.ReferentModel()(INPUTS, [5])),
     ("warmup", ValueError, lambda: training.rate_at(0, 10, 1.0, warmup=2)),
 ]
 
