@@ -89,7 +89,8 @@ def length_penalty(length, alpha, kind="gnmt"):
     """
     require(kind in PENALTIES, "penalty", repr(kind), " or ".join(PENALTIES))
     number("alpha", alpha, least=0)
-    base = (5 + whole("length", length)) / 6 if kind == "gnmt" else length
+    whole("length", length)
+    base = (5 + length) / 6 if kind == "gnmt" else length
     try:
         return float(base) ** alpha
     except OverflowError:

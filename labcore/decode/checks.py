@@ -10,9 +10,8 @@ class CheckedScore:
 
     Neither NaN nor +∞ is let through (their argmax would be a token all the same), nor a row in
     which no token is left, unless `dead` rows are the caller's business. The `forbidden` ids get
-    -∞. They and the ids given by name (`eos=2`, or several as a list) are checked at once, and
-    against the vocabulary as soon as it is known: from a score's attribute `Y`, else from its first
-    answer.
+    -∞. They, the `forced` ones and the ids given by name (`eos=2`) are checked at once, and against
+    the vocabulary as soon as it is known: from a score's attribute `Y`, else from its first answer.
 
     >>> ask = CheckedScore(lambda ids: torch.zeros(len(ids), 4), eos=7)
     >>> ask(torch.tensor([[1, 2]]))
@@ -20,15 +19,14 @@ class CheckedScore:
     ValueError: eos: got 7; allowed: an id from 0 to 3
     """
 
-    def __init__(self, score, *, forbidden=(), dead=False, **named):
+    def __init__(self, score, *, forbidden=(), forced=(), dead=False, **named):
         told = type(score).__name__
         require(callable(score), "score", told, "a function of ids [B, T]", TypeError)
-        listed = hasattr(forbidden, "__iter__")
-        require(listed, "forbidden", repr(forbidden), "several ids, perhaps none", TypeError)
         self.score, self.dead, self.Y = score, dead, None
-        self.named = {"forbidden": forbidden, **named}
-        for name, value in self.named.items():
-            check_token(value, name)
+        self.named = {name: [] if one is None else [one] for name, one in named.items()}
+        self.named |= {"forbidden": forbidden, "forced": forced}
+        for name, tokens in self.named.items():
+            check_tokens(tokens, name)
         self.never = torch.tensor(sorted({int(token) for token in forbidden}), dtype=torch.int64)
         Y = getattr(score, "Y", None)
         if isinstance(Y, int):
@@ -50,22 +48,21 @@ class CheckedScore:
         return logits
 
     def _know(self, Y):
-        for name, value in self.named.items():
-            check_token(value, name, Y)
+        for name, tokens in self.named.items():
+            check_tokens(tokens, name, Y)
         self.Y = Y
 
 
-def check_token(value, name, Y=None):
-    """None, or an error unless `value` is an id 0 … Y - 1, a list of them, or None.
+def check_tokens(tokens, name, Y=None):
+    """None, or an error unless `tokens` are several ids, perhaps none, from 0 to Y - 1.
 
-    >>> check_token([1, 4], "forbidden", Y=4)
+    >>> check_tokens([1, 4], "forbidden", Y=4)
     Traceback (most recent call last):
     ValueError: forbidden: got 4; allowed: an id from 0 to 3
     """
-    if value is None:
-        return
-    several = hasattr(value, "__iter__") and not isinstance(value, str)
-    for token in value if several else [value]:
+    listed = hasattr(tokens, "__iter__") and not isinstance(tokens, str)
+    require(listed, name, repr(tokens), "several ids, perhaps none", TypeError)
+    for token in tokens:
         whole(name, token, 0)
         require(Y is None or token < Y, name, token, f"an id from 0 to {Y and Y - 1}")
 
@@ -90,3 +87,9 @@ def check_prefix(x, name, least=0):
     """None, or an error unless `x` is an int64 tensor [B, T] of ids, T at least `least`."""
     check_ids(x, name, pattern="B T", dtypes=(torch.int64,))
     require(x.shape[1] >= least, name, f"shape {list(x.shape)}", f"[B, T] with T ≥ {least}")
+
+
+def check_generator(generator):
+    """None, or an error unless `generator` is one of torch, or None for torch's global one."""
+    ours, told = isinstance(generator, torch.Generator), type(generator).__name__
+    require(generator is None or ours, "generator", told, "a torch.Generator or None", TypeError)

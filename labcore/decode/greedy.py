@@ -28,8 +28,8 @@ def greedy(score, start, *, eos, pad, max_new_tokens, forbidden=(), forced=None)
     """
     check_prefix(start, "start", least=1)
     forced = _checked_steps(forced, whole("max_new_tokens", max_new_tokens, 0))
-    named = {"eos": eos, "pad": whole("pad", pad, 0), "forced": forced.values()}
-    ask = CheckedScore(score, forbidden=forbidden, **named)
+    named = {"eos": eos, "pad": whole("pad", pad, 0)}
+    ask = CheckedScore(score, forbidden=forbidden, forced=forced.values(), **named)
     ids = start
     finished = torch.zeros(len(start), dtype=torch.bool, device=start.device)
     for step in range(max_new_tokens):
@@ -46,7 +46,9 @@ def greedy(score, start, *, eos, pad, max_new_tokens, forbidden=(), forced=None)
 
 
 def _checked_steps(forced, most):
-    forced = dict(forced or {})
+    forced = {} if forced is None else forced
+    given, allowed = type(forced).__name__, "a dict from steps to ids"
+    require(isinstance(forced, dict), "forced", given, allowed, TypeError)
     for step in forced:
         whole("forced", step, 0)
         require(step < most, "forced", f"step {step}", f"steps from 0 to {most - 1}")

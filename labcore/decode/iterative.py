@@ -8,7 +8,7 @@ and the next round chooses them with the kept ones in view.
 
 import torch
 
-from labcore.decode.checks import check_prefix, check_token, check_top
+from labcore.decode.checks import check_generator, check_prefix, check_tokens, check_top
 from labcore.shapes import ShapeError, flag, require, whole
 
 
@@ -27,7 +27,7 @@ def fill(score, slots, *, mask, rounds=1, forbidden=(), generator=None, history=
     >>> fill(score, torch.tensor([[0, 0]]), mask=0, rounds=2, history=True)
     [tensor([[0, 2]]), tensor([[1, 2]])]
     """
-    _check(slots, mask, rounds, forbidden, history)
+    _check(score, slots, mask, rounds, forbidden, history, generator)
     ids, asked = slots, slots == mask
     open_ = asked  # the slots that this round chooses
     certainty = torch.full(slots.shape, torch.inf, dtype=torch.float64, device=slots.device)
@@ -54,10 +54,10 @@ def slot_shares(score, ids, forbidden=(), mask=None):
     given = f"scores of shape {list(logits.shape) if hasattr(logits, 'shape') else None}"
     allowed = f"[B={ids.shape[0]}, T={ids.shape[1]}, Y] with Y ≥ 1"
     require(fits and logits.shape[-1] >= 1, "score", given, allowed, error=ShapeError)
-    check_token(forbidden, "forbidden", logits.shape[-1])
-    check_token(mask, "mask", logits.shape[-1])
-    never = sorted({*forbidden} | ({mask} - {None}))
-    never = torch.tensor(never, dtype=torch.int64, device=logits.device)
+    check_tokens(forbidden, "forbidden", logits.shape[-1])
+    own = [] if mask is None else [mask]
+    check_tokens(own, "mask", logits.shape[-1])
+    never = torch.tensor(sorted({*forbidden, *own}), dtype=torch.int64, device=logits.device)
     left = logits.double().index_fill(-1, never, -torch.inf)
     check_top(left.amax(-1), "score")
     return left.softmax(-1)
@@ -85,8 +85,10 @@ def _choose(shares, generator):
     return chosen, shares.gather(-1, chosen[..., None])[..., 0]
 
 
-def _check(slots, mask, rounds, forbidden, history):
+def _check(score, slots, mask, rounds, forbidden, history, generator):
     """None, or an error before the score is asked for the first time."""
     check_prefix(slots, "slots")
     whole("mask", mask, 0), whole("rounds", rounds), flag("history", history)
-    check_token(forbidden, "forbidden")
+    check_tokens(forbidden, "forbidden"), check_generator(generator)
+    told = type(score).__name__
+    require(callable(score), "score", told, "a function of ids [B, T]", TypeError)

@@ -9,7 +9,7 @@ import math
 import torch
 
 from labcore.attention.scores import check_float
-from labcore.decode.checks import CheckedScore, check_prefix, check_top
+from labcore.decode.checks import CheckedScore, check_generator, check_prefix, check_top
 from labcore.shapes import number, require, whole
 
 
@@ -69,7 +69,7 @@ def draw(p, generator=None):
     >>> draw(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).tolist()
     [1, 2]
     """
-    check_shares(p)
+    check_shares(p), check_generator(generator)
     return _inverted(p, generator)
 
 
@@ -92,7 +92,7 @@ def sample(
     """
     check_prefix(start_BT, "start")
     require(len(start_BT) > 0, "start", f"shape {list(start_BT.shape)}", "[B, T] with B ≥ 1")
-    whole("max_new_tokens", max_new_tokens)
+    whole("max_new_tokens", max_new_tokens), check_generator(generator)
     _check_shape(temperature, top_k, top_p)
     ask = CheckedScore(score, eos=eos, pad=whole("pad", pad, 0))
     ids, done = start_BT, torch.zeros(len(start_BT), dtype=torch.bool, device=start_BT.device)

@@ -39,7 +39,9 @@ def rotate(x, angles, layout="halves"):
     check_float(x, "x")
     check_float(angles, "angles")
     require(layout in LAYOUTS, "layout", repr(layout), " or ".join(map(repr, LAYOUTS)))
-    fits = x.ndim >= 2 and angles.shape[-2:] == (x.shape[-2], x.shape[-1] // 2)
+    shape = list(x.shape)
+    require(x.ndim >= 2, "x", f"shape {shape}", "[..., T, K]", ShapeError)
+    fits = angles.shape[-2:] == (x.shape[-2], x.shape[-1] // 2)
     given, allowed = f"shape {list(angles.shape)}", f"[..., {x.shape[-2]}, {x.shape[-1] // 2}]"
     require(fits and x.shape[-1] % 2 == 0, "angles", given, allowed, ShapeError)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)

@@ -48,7 +48,7 @@ def clipped(candidate, references, n):
     >>> clipped("the the the the the the the".split(), ["the cat is on the mat".split()], 1)
     (2, 7)
     """
-    check_references(references)
+    check_tokens(candidate, "candidate"), check_references(references)
     mine, most = ngrams(candidate, n), Counter()
     for reference in references:
         most |= ngrams(reference, n)
@@ -158,7 +158,7 @@ def smoothing_value(smoothing, value=None):
     >>> smoothing_value("floor"), smoothing_value("add_k", 2), smoothing_value("exp")
     (0.1, 2.0, None)
     """
-    require(smoothing in SMOOTHINGS, "smoothing", repr(smoothing), ", ".join(SMOOTHINGS))
+    require(smoothing in list(SMOOTHINGS), "smoothing", repr(smoothing), ", ".join(SMOOTHINGS))
     default = SMOOTHINGS[smoothing]
     if value is None:
         return default

@@ -14,6 +14,8 @@ def distinct_n(sequences, n):
     >>> distinct_n(["a b a b".split()], 2)
     0.6666666666666666
     """
+    several = hasattr(sequences, "__iter__")
+    require(several, "sequences", repr(sequences), "lists of tokens", TypeError)
     found = [gram for tokens in sequences for gram in ngrams(_listed(tokens), n).elements()]
     require(len(found) > 0, "sequences", "no n-gram", f"a sequence of at least {n} tokens")
     return len(set(found)) / len(found)

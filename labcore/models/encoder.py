@@ -83,7 +83,8 @@ class Encoder(nn.Module):
     ):
         super().__init__()
         require(kind in KINDS, "kind", given=repr(kind), allowed=", ".join(map(repr, KINDS)))
-        whole("layers", layers, 0)
+        whole("width", width), whole("layers", layers, 0)
+        whole("heads", heads), whole("kernel", kernel)
         self.kind, self.width = kind, width
         hidden = 4 * width if hidden is None else hidden
         extra = {"activation": activation, "dropout": dropout}

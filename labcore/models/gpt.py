@@ -58,7 +58,7 @@ class GPTConfig:
     dropout: float = 0.0
 
     def __post_init__(self):
-        require(self.norm in NORMS, "norm", repr(self.norm), " or ".join(map(repr, NORMS)))
+        require(self.norm in list(NORMS), "norm", repr(self.norm), " or ".join(map(repr, NORMS)))
         require(self.order in ("pre", "post"), "order", repr(self.order), "'pre' or 'post'")
         known = self.position in POSITIONS
         require(known, "position", repr(self.position), ", ".join(map(repr, POSITIONS)))

@@ -108,7 +108,7 @@ def spoken(texts, alphabet=10, features=12, frames=8, noise=0.3, seed=0):
     """
     for name, size in (("alphabet", alphabet), ("features", features), ("frames", frames)):
         whole(name, size)
-    number("noise", noise, least=0)
+    number("noise", noise, least=0), whole("seed", seed, 0)
     check_ids(texts, "texts", alphabet, "B T")
     voice = torch.Generator().manual_seed(2024)  # how each character sounds, for every seed
     sounds = torch.randn(alphabet, features, generator=voice)

@@ -53,7 +53,9 @@ class Seq2Seq(nn.Module):
         tied=False,
     ):
         super().__init__()
-        whole("layers", layers), whole("source_size", source_size), flag("tied", tied)
+        for name, size in (("width", width), ("layers", layers), ("target_size", target_size)):
+            whole(name, size)
+        whole("source_size", source_size), flag("tied", tied)
         inside = whole("padding", padding, 0) < source_size
         require(inside, "padding", padding, f"an id of the source, 0 to {source_size - 1}")
         self.source_size, self.target_size = source_size, target_size

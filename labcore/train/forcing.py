@@ -39,6 +39,8 @@ def frame(rows, bos, eos, padding):
     for name, token in (("bos", bos), ("eos", eos), ("padding", padding)):
         whole(name, token, 0)
     require(padding != eos, "padding", f"{padding}, which is eos", "an id that ends nothing")
+    listed = isinstance(rows, (list, tuple)) and all(hasattr(row, "__iter__") for row in rows)
+    require(listed, "rows", repr(rows)[:40], "a list of lists of ids", TypeError)
     rows = [[whole("rows", token, 0) for token in row] for row in rows]
     longest = max(map(len, rows), default=0)
     framed = [[bos, *row, eos] + [padding] * (longest - len(row)) for row in rows]

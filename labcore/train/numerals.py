@@ -126,8 +126,7 @@ def numerals(count=12_000, held_out=500, seed=0):
     >>> set(train.numbers.tolist()) & set(test.numbers.tolist())
     set()
     """
-    for name, value in (("count", count), ("held_out", held_out)):
-        whole(name, value)
+    whole("count", count), whole("held_out", held_out), whole("seed", seed, 0)
     require(count + held_out <= LIMIT // 4, "count", count, f"at most {LIMIT // 4 - held_out} here")
     draw, found = torch.Generator().manual_seed(seed), {}
     while len(found) < count + held_out:

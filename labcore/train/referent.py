@@ -133,7 +133,7 @@ def sentences(count, seed=0, held_out=False):
     >>> " ".join(sentences(1, held_out=True)[0].words)
     "lately this sheep wouldn't visit this ravine when it was quite muddy"
     """
-    whole("count", count, 0), flag("held_out", held_out)
+    whole("count", count, 0), whole("seed", seed, 0), flag("held_out", held_out)
     draw = torch.Generator().manual_seed(seed)
     apart = held_out_pairs()
     pairs = [p for p in itertools.product(BEINGS, PLACES) if (p in apart) == held_out]

@@ -146,6 +146,7 @@ def fit_reinforce(policy, reward, *, steps, samples=16, rate=1.0, baseline="othe
     require(baseline in BASELINES, "baseline", repr(baseline), ", ".join(BASELINES))
     least = 2 if baseline == "others" else 1
     whole("steps", steps), whole("samples", samples, least), number("rate", rate, above=0)
+    whole("seed", seed, 0)
     generator, log, seen = torch.Generator().manual_seed(seed), [], []
     optimizer = torch.optim.SGD(policy.parameters(), lr=rate)
     for step in range(1, steps + 1):

@@ -22,6 +22,7 @@ def reversal_batches(steps, *, batch=32, length=8, symbols=10, seed=0):
     """
     for name, size in (("batch", batch), ("length", length), ("symbols", symbols)):
         whole(name, size)
+    whole("seed", seed, 0)
     draw = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         ids = torch.randint(symbols, (batch, length), generator=draw)

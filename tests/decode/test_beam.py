@@ -265,3 +265,5 @@ def test_bad_trees():
         exhaustive(TableScore({}, 2), length=2)
     with pytest.raises(ValueError, match="length: got 0"):
         exhaustive(RandomTree(3, 2), length=0)
+    with pytest.raises(ValueError, match=r"^table\[\(1,\)\]: got \[nan, 0.0\]"):
+        TableScore({(1,): [math.nan, 0.0]}, 2)

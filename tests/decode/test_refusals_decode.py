@@ -76,7 +76,7 @@ def run_fill(scores=None, slots=SLOTS, **changes):
 
 
 RUNS = (run_greedy, run_sample, run_beam)
-NOT_IDS = (1.0, True, "x", -1, Y)
+NOT_IDS = (1.0, True, "x", -1, Y, [1, 2], {})
 ROWS = {
     "one row for all": lambda n: torch.zeros(Y),
     "one row": lambda n: torch.zeros(1, Y),
@@ -132,7 +132,17 @@ REFUSED = [
     *[("forced", ValueError, lambda id_=id_: run_greedy(forced={0: id_})) for id_ in NOT_IDS],
     *[("forced", ValueError, lambda t=t: run_greedy(forced={t: 1})) for t in (3, -1, 0.5, True)],
     *[("forbidden", ValueError, lambda id_=id_: run_greedy(forbidden=[id_])) for id_ in NOT_IDS],
-    *[("forbidden", TypeError, lambda x=x: run_greedy(forbidden=x)) for x in (None, 3)],
+    *[
+        ("forbidden", TypeError, lambda x=x, run=run: run(forbidden=x))
+        for x in (None, 3, "x")
+        for run in (run_greedy, run_fill)
+    ],
+    *[("forced", TypeError, lambda x=x: run_greedy(forced=x)) for x in ([1, 2], 3, "x")],
+    ("score", TypeError, lambda: fill(None, SLOTS, mask=4)),
+    *[
+        ("generator", TypeError, lambda run=run: run(generator=3))
+        for run in (run_sample, run_fill, lambda generator: draw(torch.ones(1), generator))
+    ],
     *[("pad", ValueError, lambda run=run: run(pad=None)) for run in (run_greedy, run_sample)],
     ("score", ValueError, lambda: run_greedy(forbidden=range(Y))),
     *[("forbidden", ValueError, lambda id_=id_: run_fill(forbidden=[id_])) for id_ in NOT_IDS],
@@ -178,7 +188,11 @@ REFUSED = [
         for x in ("x", None, 1e9, True, -0.1, math.nan)
         for run in (run_beam, run_exhaustive, lambda alpha: length_penalty(6, alpha))
     ],
-    *[("length", ValueError, lambda n=n: length_penalty(n, 1.0)) for n in (0, 1.5, True)],
+    *[
+        ("length", ValueError, lambda n=n, kind=kind: length_penalty(n, 1.0, kind))
+        for n in (0, -1, 1.5, True, math.nan, "x")
+        for kind in ("gnmt", "power")
+    ],
     *[
         ("normalise", TypeError, lambda run=run: run(normalise="no"))
         for run in (run_beam, run_exhaustive, lambda normalise: log_probabilities(START, normalise))
@@ -226,11 +240,6 @@ REFUSED = [
 def test_refused_by_name(name, error, call):
     with pytest.raises(error, match=rf"^{name}: got .*; allowed: "):
         call()
-
-
-def test_a_row_with_nan_in_a_table_is_refused():
-    with pytest.raises(ValueError, match=r"^table\[\(1,\)\]: got \[nan, 0.0\]"):
-        TableScore({(1,): [math.nan, 0.0]}, 2)
 
 
 LATE = [

@@ -81,6 +81,7 @@ REFUSED = [
         for base in (True, 1e-320, 10**400, math.inf, "2", -1.0)
     ],
     *[("width", ValueError, lambda w=w: RotaryPositions(w)) for w in (0, 3, 2.0, True)],
+    ("x", ValueError, lambda: rotate(torch.ones(K), torch.zeros(T, K // 2))),
     ("angles", TypeError, lambda: rotate(torch.ones(T, K), torch.zeros(T, K // 2).long())),
     *[
         ("heads", ValueError, lambda heads=heads: to_halves(torch.ones(24, 5), heads))

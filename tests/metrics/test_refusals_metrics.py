@@ -45,7 +45,7 @@ REFUSED = [
     ("references", TypeError, lambda: bleu(references=[torch.arange(4)])),
     ("references", TypeError, lambda: bleu(references=OTHER)),
     ("references", TypeError, lambda: corpus_bleu([GOOD], "a")),
-    ("tokens", TypeError, lambda: clipped("the cat", [["the", "cat"]], 1)),
+    ("candidate", TypeError, lambda: clipped("the cat", [["the", "cat"]], 1)),
     ("references", TypeError, lambda: clipped(GOOD, ["the cat"], 1)),
     ("references", TypeError, lambda: clipped(GOOD, OTHER, 1)),
     ("references", TypeError, lambda: clipped(GOOD, "a b c d", 1)),
@@ -62,6 +62,8 @@ REFUSED = [
     *[("c", ValueError, lambda c=c: brevity_penalty(c, 6)) for c in (-1, math.nan, "3")],
     *[("r", ValueError, lambda r=r: brevity_penalty(3, r)) for r in (0, math.nan, True)],
     ("sequences", TypeError, lambda: distinct_n(["a b"], 2)),
+    ("sequences", TypeError, lambda: distinct_n(5, 2)),
+    ("smoothing", ValueError, lambda: bleu(smoothing=["exp"])),
     ("sequences", TypeError, lambda: distinct_n([1, 2, 3], 2)),
     ("sequences", TypeError, lambda: repeated_share(list(torch.arange(3)), 2)),
 ]

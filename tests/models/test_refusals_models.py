@@ -50,7 +50,8 @@ def t5(**switches):
 
 def seq2seq(**changes):
     torch.manual_seed(0)
-    return Seq2Seq(17, Y, D, H, 19, L, **changes).double().eval()
+    sizes = {"width": D, "heads": H, "hidden": 19, "layers": L, **changes}
+    return Seq2Seq(17, Y, **sizes).double().eval()
 
 
 def slots(**changes):
@@ -168,6 +169,14 @@ REFUSED = [
         ("padding", ValueError, lambda x=x: Seq2Seq(17, Y, padding=x))
         for x in (99, 17, -1, 1.5, None, True)
     ],
+    *[
+        (name, ValueError, lambda name=name, x=x: seq2seq(**{name: x}))
+        for name in ("width", "layers")
+        for x in (0, -1, 1.5, "x", True)
+    ],
+    *[("target_size", ValueError, lambda x=x: Seq2Seq(17, x)) for x in (0, "x", 10**400)],
+    ("kernel", ValueError, lambda: Encoder("rnn", D, L, kernel="x")),
+    ("norm", ValueError, lambda: GPTConfig(norm=["rms"])),
     ("tied", TypeError, lambda: Seq2Seq(17, Y, tied="no")),
     *[
         ("memory", error, lambda x=x, wiring=wiring: seq2seq(wiring=wiring).decode(IDS, x))

@@ -163,6 +163,8 @@ REFUSED = [
         for x in (1.5, True, -1, "x")
     ],
     ("padding", ValueError, lambda: frame([[7]], 1, 2, 2)),
+    *[("rows", TypeError, lambda x=x: frame(x, 1, 2, 0)) for x in (None, [7], "x")],
+    *[("seed", ValueError, lambda x=x: numerals.numerals(3, 2, x)) for x in (-1, 1.5, "x", True)],
     *[("rows", ValueError, lambda x=x: frame([[x]], 1, 2, 0)) for x in (1.5, True, -1)],
     *[
         ("ids", error, lambda decode=decode, ids=ids: decode(ids))
