@@ -64,11 +64,8 @@ class PrefixDecoder(nn.Module):
         check_ids(source, "source", self.source_embedding.weight.shape[0], "B S")
         check_ids(target, "target", self.read.out_features, "B T")
         (B, S), T = source.shape, target.shape[1]
-        for name, rows in (
-            ("target", target),
-            ("source_lengths", source_lengths),
-            ("target_lengths", source_lengths if target_lengths is None else target_lengths),
-        ):
+        mask = side_by_side(S, source_lengths, T, target_lengths, causal=not self.parallel)
+        for name, rows in (("target", target), ("source_lengths", mask)):
             given, allowed = f"{len(rows)} rows", f"as many as source has, {B}"
             require(len(rows) == B, name, given, allowed, ShapeError)
         x = torch.cat(
@@ -78,7 +75,6 @@ class PrefixDecoder(nn.Module):
             ],
             dim=1,
         )
-        mask = side_by_side(S, source_lengths, T, target_lengths, causal=not self.parallel)
         for block in self.blocks:
             x = block(x, mask)
         x = self.norm(x)
@@ -102,10 +98,13 @@ def side_by_side(S, source_lengths, T, target_lengths=None, *, causal):
     [[1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
     """
     left = padding_mask(source_lengths, S)
+    whole("T", T, 0)
     if target_lengths is None:
         right = left.new_ones(len(left), 1, 1, T)
     else:
         right = padding_mask(target_lengths, T)
+        given, allowed = f"{len(right)} rows", f"as many as source has, {len(left)}"
+        require(len(right) == len(left), "target_lengths", given, allowed, ShapeError)
     order = prefix_mask(S, T, causal=causal, device=left.device)
     return combine(order, torch.cat([left, right], dim=-1))
 
@@ -132,6 +131,7 @@ class _Score:
 
 def predicted_lengths(model, source, source_lengths):
     """The most probable target length of each source, [B], between 1 and `max_target`."""
+    check_ids(source, "source", model.source_embedding.weight.shape[0], "B S")
     nothing = source.new_zeros(len(source), 0)
     with torch.no_grad():
         _, logits = model(source, source_lengths, nothing)

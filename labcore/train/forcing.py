@@ -68,6 +68,8 @@ def stepwise_loss(model, source, framed, *, padding=PAD, smoothing=0.0, reductio
     the parallel form equal to it.
     """
     inputs, labels = shift_right(framed)
+    rows = f"{len(framed)} rows, as framed"
+    require(len(source) == len(framed), "source", f"{len(source)} rows", rows, ShapeError)
     score = model.scorer(source)
     steps = [score(inputs[:, : t + 1]) for t in range(inputs.shape[1])]
     return cross_entropy(

@@ -54,7 +54,7 @@ def draw(count, shares, *, shortest=2, longest=10, seed=0):
     >>> list(pairs.source.shape), list(pairs.target.shape)
     ([3, 4], [3, 4])
     """
-    whole("count", count, 0), whole("longest", longest), whole("seed", seed, 0)
+    whole("count", count), whole("longest", longest), whole("seed", seed, 0)
     fits = whole("shortest", shortest) <= longest
     require(fits, "shortest", shortest, f"a whole number from 1 to longest = {longest}")
     _check_shares(shares)
@@ -136,6 +136,8 @@ def lost_nats(T, shares):
 
 def _check_shares(shares):
     """None, or an error unless these are probabilities, one a language, that sum to 1."""
+    listed, told = isinstance(shares, (list, tuple)), type(shares).__name__
+    require(listed, "shares", told, "a list of probabilities", TypeError)
     for share in shares:
         number("shares", share, least=0, most=1)
     near = 0 < len(shares) <= len(LANGUAGES) and abs(sum(shares) - 1) < 1e-9

@@ -22,7 +22,7 @@ from labcore.models import (
 from labcore.models.decoder import Decoder, decoder_mask, left_padding
 from labcore.models.encoder import turned, without_padding
 from labcore.models.las import ListenAttendSpell, Listener, spoken
-from labcore.models.nar import PrefixDecoder, empty_slots
+from labcore.models.nar import PrefixDecoder, empty_slots, predicted_lengths, side_by_side
 from labcore.models.t5 import T5Block, attend_biased
 
 B, T, S, D, H, L, Y = 3, 5, 7, 12, 4, 2, 10
@@ -223,6 +223,9 @@ REFUSED = [
     *[("target", error, lambda x=x: read(target=x)) for x, error in NOT_IDS],
     *[("source", error, lambda x=x: read(source=x)) for x, error in NOT_IDS],
     ("target", ValueError, lambda: read(target=IDS[:2])),
+    ("lengths", TypeError, lambda: slots()(SOURCE, None, IDS)),
+    ("T", ValueError, lambda: side_by_side(S, [7, 2, 4], -1, causal=True)),
+    ("source", TypeError, lambda: predicted_lengths(slots(), [[1]], [1])),
     ("source_lengths", ValueError, lambda: read(lengths=(7,))),
     ("target_lengths", ValueError, lambda: read(ends=torch.tensor([5]))),
     *[

@@ -18,7 +18,7 @@ from labcore.train import (
 )
 from labcore.train import loop as training
 from labcore.train.corruption import hide_tokens, random_spans
-from labcore.train.forcing import frame, shift_right
+from labcore.train.forcing import frame, shift_right, stepwise_loss, teacher_forced_loss
 from labcore.train.losses import cross_entropy, cross_entropy_naive
 from labcore.train.packing import pack, packed_inputs_and_labels, packed_mask
 from labcore.train.scheduled import (
@@ -162,6 +162,14 @@ REFUSED = [
         for name in ENDS
         for x in (1.5, True, -1, "x")
     ],
+    *[
+        (
+            name,
+            ValueError,
+            lambda loss=loss: loss(Seq2Seq(17, 33, 12, 4, 19, 1), SOURCE[:1], FRAMED),
+        )
+        for loss, name in ((stepwise_loss, "source"), (teacher_forced_loss, "target"))
+    ],
     ("padding", ValueError, lambda: frame([[7]], 1, 2, 2)),
     *[("rows", TypeError, lambda x=x: frame(x, 1, 2, 0)) for x in (None, [7], "x")],
     *[("seed", ValueError, lambda x=x: numerals.numerals(3, 2, x)) for x in (-1, 1.5, "x", True)],
@@ -197,6 +205,8 @@ REFUSED = [
     ("target", ValueError, lambda: numerals.exact_match(INPUTS, INPUTS[0])),
     *[("modes", ValueError, lambda n=n: two_modes.shares_of(n)) for n in (1, 5, 2.0, True)],
     ("shares", ValueError, lambda: two_modes.mixing(3, [0.5, 0.4])),
+    ("shares", TypeError, lambda: two_modes.mixing(3, 0.5)),
+    ("count", ValueError, lambda: two_modes.draw(0, [0.5, 0.5])),
     ("shares", ValueError, lambda: two_modes.draw(3, [0.2] * 5)),
     *[("T", ValueError, lambda T=T: two_modes.lost_nats(T, [0.5, 0.5])) for T in (0, 1.5)],
     ("target", ValueError, lambda: two_modes.mixed(torch.tensor([[99]]))),
