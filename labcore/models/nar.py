@@ -98,15 +98,21 @@ def side_by_side(S, source_lengths, T, target_lengths=None, *, causal):
     [[1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
     """
     left = padding_mask(source_lengths, S)
-    whole("T", T, 0)
+    _check_target(T, target_lengths, len(left))
     if target_lengths is None:
         right = left.new_ones(len(left), 1, 1, T)
     else:
         right = padding_mask(target_lengths, T)
-        given, allowed = f"{len(right)} rows", f"as many as source has, {len(left)}"
-        require(len(right) == len(left), "target_lengths", given, allowed, ShapeError)
     order = prefix_mask(S, T, causal=causal, device=left.device)
     return combine(order, torch.cat([left, right], dim=-1))
+
+
+def _check_target(T, target_lengths, rows):
+    whole("T", T, 0)
+    if target_lengths is not None:
+        given = f"{len(padding_mask(target_lengths, T))} rows"
+        allowed = f"{rows} rows, as source has"
+        require(given == f"{rows} rows", "target_lengths", given, allowed, ShapeError)
 
 
 class _Score:
