@@ -110,9 +110,8 @@ def side_by_side(S, source_lengths, T, target_lengths=None, *, causal):
 def _check_target(T, target_lengths, rows):
     whole("T", T, 0)
     if target_lengths is not None:
-        given = f"{len(padding_mask(target_lengths, T))} rows"
-        allowed = f"{rows} rows, as source has"
-        require(given == f"{rows} rows", "target_lengths", given, allowed, ShapeError)
+        given, allowed = len(padding_mask(target_lengths, T)), f"{rows}, as many as source has"
+        require(given == rows, "target_lengths", f"{given} rows", allowed, ShapeError)
 
 
 class _Score:

@@ -68,10 +68,15 @@ def stepwise_loss(model, source, framed, *, padding=PAD, smoothing=0.0, reductio
     the parallel form equal to it.
     """
     inputs, labels = shift_right(framed)
-    rows = f"{len(framed)} rows, as framed"
-    require(len(source) == len(framed), "source", f"{len(source)} rows", rows, ShapeError)
+    _check_rows(source, framed)
     score = model.scorer(source)
     steps = [score(inputs[:, : t + 1]) for t in range(inputs.shape[1])]
     return cross_entropy(
         torch.stack(steps, dim=1), labels, padding=padding, smoothing=smoothing, reduction=reduction
     )
+
+
+def _check_rows(source, framed):
+    """None, or an error: a scorer serves several targets of one source, a loss does not."""
+    given, allowed = f"{len(source)} rows", f"{len(framed)} rows, as framed"
+    require(len(source) == len(framed), "source", given, allowed, ShapeError)
