@@ -43,7 +43,7 @@ def cut_spans(tokens, spans, sentinels):
     """The pair (what is left, what was cut): span i, from spans[i][0] to before spans[i][1].
 
     In the source sentinel i stands for span i; in the target it announces the tokens of span i, and
-    one more sentinel ends the target.
+    one more sentinel ends the target. The sentinels used are distinct and no tokens of the text.
 
     >>> words = "Thank you for inviting me to your party last week".split()
     >>> source, target = cut_spans(words, [(2, 4), (8, 9)], ["<X>", "<Y>", "<Z>"])
@@ -52,6 +52,10 @@ def cut_spans(tokens, spans, sentinels):
     """
     many = len(sentinels) > len(spans)
     require(many, "sentinels", f"{len(sentinels)}", f"more than the {len(spans)} spans")
+    used = list(sentinels[: len(spans) + 1])
+    alone = all(used.count(one) == 1 and one not in tokens for one in used)
+    allowed = "distinct ones that do not occur among the tokens"
+    require(alone, "sentinels", used, allowed)
     source, target, place = [], [], 0
     for (start, end), sentinel in zip(spans, sentinels, strict=False):
         ok = place <= start < end <= len(tokens)
