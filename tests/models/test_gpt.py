@@ -260,6 +260,15 @@ def test_bad_switches(name, value):
         GPTConfig(**{name: value})
 
 
+def test_bad_head_widths():
+    with pytest.raises(ValueError, match="heads: got 5; allowed: a divisor of width 24"):
+        GPTConfig(**{**SIZES, "heads": 5})
+    for switches, width in (({"key_width": 7}, 7), ({"heads": 8}, 3)):
+        GPTConfig(**{**SIZES, **switches})
+        with pytest.raises(ValueError, match=f"key_width: got {width}; allowed: an even number"):
+            GPTConfig(**{**SIZES, **switches, "position": "rope"})
+
+
 def test_bad_input():
     model = gpt()
     with pytest.raises(ValueError, match="ids: got shape"):
