@@ -12,21 +12,32 @@ import torch
 
 from labcore.kernels.config import capability
 from labcore.kernels.dispatch import choose
+from labcore.shapes import MOST
 
 WIDTHS = (16, 128)
+# Sums of two positions stay within 32 bits.
+LONGEST = 2**30 - 1
 # Scores held at one time by the eager form, as a number: 128 MiB of float32.
 HELD = 2**25
+
+
+def takes_width(width):
+    """Whether Triton takes heads of this width."""
+    return width % 8 == 0 and WIDTHS[0] <= width <= WIDTHS[1]
 
 
 def refusal(q, k, v):
     """Why this call cannot run in Triton, in words, or None."""
     for name, width in (("K", q.shape[-1]), ("V", v.shape[-1])):
-        if width % 8 or not WIDTHS[0] <= width <= WIDTHS[1]:
+        if not takes_width(width):
             return f"head width {name}={width}; Triton takes multiples of 8 from 16 to 128"
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return f"{q.dtype}; Triton takes float16, bfloat16 and float32"
     if q.dtype == torch.bfloat16 and capability(q) < 80:
         return "bfloat16, which GPUs before compute capability 8.0 do not have; take float16"
+    B, H, T = q.shape[:3]
+    if max(T, k.shape[2]) > LONGEST or B * H * (max(T, k.shape[2]) // 16 + 1) > MOST:
+        return f"{B}·{H} heads of {max(T, k.shape[2])} positions are more than one launch numbers"
     return None
 
 

@@ -44,8 +44,8 @@ def attention_delta_kernel(
     rows = tl.program_id(0) % blocks * M + tl.arange(0, M)
     do += ((head // H).to(tl.int64) * do_b + (head % H).to(tl.int64) * do_h) * UNIT
     start = head.to(tl.int64) * T
-    outs = load_rows(o + start * V, rows, T, V, 1, V, VP, True).to(tl.float32)
-    grads = load_rows(do, rows, T, do_t * UNIT, do_v, V, VP, True).to(tl.float32)
+    outs = load_rows(o + start * V, rows, T, V, 1, V, VP, 1, True).to(tl.float32)
+    grads = load_rows(do, rows, T, do_t, do_v, V, VP, UNIT, True).to(tl.float32)
     tl.store(delta + start + rows, tl.sum(outs * grads, 1), mask=rows < T)
 
 
@@ -82,7 +82,7 @@ def weights(x, lse, seen, scale, bend, SOFTCAP: tl.constexpr, MASKED: tl.constex
 def add_keys(dk, dv, keys, values, n0, q, do, lse, delta, q_t, q_k, do_t, do_v, T, S, left, right,
              scale, bend, first, jump, gap, count, K: tl.constexpr, V: tl.constexpr,
              KP: tl.constexpr, VP: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-             SOFTCAP: tl.constexpr,
+             SOFTCAP: tl.constexpr, UNIT: tl.constexpr,
              MASKED: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """`dk` and `dv` with `count` blocks of queries added, from `first` on, leaping at `jump`."""
     for i in tl.range(0, count, disable_licm=True):
@@ -90,8 +90,8 @@ def add_keys(dk, dv, keys, values, n0, q, do, lse, delta, q_t, q_k, do_t, do_v, 
         if MASKED:
             t0 = tl.where(t0 < jump, t0, t0 + gap)
         rows = t0 + tl.arange(0, M)
-        queries = load_rows(q, rows, T, q_t, q_k, K, KP, MASKED)
-        grads = load_rows(do, rows, T, do_t, do_v, V, VP, MASKED)
+        queries = load_rows(q, rows, T, q_t, q_k, K, KP, UNIT, MASKED)
+        grads = load_rows(do, rows, T, do_t, do_v, V, VP, UNIT, MASKED)
         if MASKED:
             row_lse = tl.load(lse + rows, mask=rows < T, other=0.0) * LOG2E
             row_delta = tl.load(delta + rows, mask=rows < T, other=0.0)
@@ -126,8 +126,8 @@ def attention_dkdv_kernel(
     b = (group // G).to(tl.int64)
     g = (group % G).to(tl.int64)
     cols = n0 + tl.arange(0, N)
-    keys = load_rows(k + (b * k_b + g * k_h) * UNIT, cols, S, k_t * UNIT, k_k, K, KP, True)
-    values = load_rows(v + (b * v_b + g * v_h) * UNIT, cols, S, v_t * UNIT, v_v, V, VP, True)
+    keys = load_rows(k + (b * k_b + g * k_h) * UNIT, cols, S, k_t, k_k, K, KP, UNIT, True)
+    values = load_rows(v + (b * v_b + g * v_h) * UNIT, cols, S, v_t, v_v, V, VP, UNIT, True)
     if SIGN != 1:
         keys = (keys * SIGN).to(keys.dtype)
     first, full_first, full_end, others = query_blocks(n0, T, S, left, right, M, N)
@@ -139,15 +139,15 @@ def attention_dkdv_kernel(
         do_at = do + (b * do_b + h_q * do_h) * UNIT
         line = (b * H + h_q) * T
         dk_sum, dv_sum = add_keys(
-            dk_sum, dv_sum, keys, values, n0, q_at, do_at, lse + line, delta + line, q_t * UNIT,
-            q_k, do_t * UNIT, do_v, T, S, left, right, scale, bend, full_first, 0, 0,
-            (full_end - full_first) // M, K, V, KP, VP, M, N, SOFTCAP, False,
+            dk_sum, dv_sum, keys, values, n0, q_at, do_at, lse + line, delta + line, q_t,
+            q_k, do_t, do_v, T, S, left, right, scale, bend, full_first, 0, 0,
+            (full_end - full_first) // M, K, V, KP, VP, M, N, SOFTCAP, UNIT, False,
             PRECISION,
         )  # fmt: skip
         dk_sum, dv_sum = add_keys(
-            dk_sum, dv_sum, keys, values, n0, q_at, do_at, lse + line, delta + line, q_t * UNIT,
-            q_k, do_t * UNIT, do_v, T, S, left, right, scale, bend, first, full_first,
-            full_end - full_first, others, K, V, KP, VP, M, N, SOFTCAP, True,
+            dk_sum, dv_sum, keys, values, n0, q_at, do_at, lse + line, delta + line, q_t,
+            q_k, do_t, do_v, T, S, left, right, scale, bend, first, full_first,
+            full_end - full_first, others, K, V, KP, VP, M, N, SOFTCAP, UNIT, True,
             PRECISION,
         )  # fmt: skip
     at = (group.to(tl.int64) * S + cols)[:, None]
@@ -163,7 +163,7 @@ def attention_dkdv_kernel(
 def add_queries(dq, queries, grads, row_lse, row_delta, t0, k, v, k_t, k_k, v_t, v_v, T, S, left,
                 right, scale, bend, first, jump, gap, count, K: tl.constexpr, V: tl.constexpr,
                 KP: tl.constexpr, VP: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-                SOFTCAP: tl.constexpr,
+                SOFTCAP: tl.constexpr, UNIT: tl.constexpr,
                 MASKED: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """`dq` with `count` blocks of keys added, from `first` on, leaping `gap` at `jump`."""
     for i in tl.range(0, count, disable_licm=True):
@@ -171,8 +171,8 @@ def add_queries(dq, queries, grads, row_lse, row_delta, t0, k, v, k_t, k_k, v_t,
         if MASKED:
             n0 = tl.where(n0 < jump, n0, n0 + gap)
         cols = n0 + tl.arange(0, N)
-        keys = load_rows(k, cols, S, k_t, k_k, K, KP, MASKED)
-        values = load_rows(v, cols, S, v_t, v_v, V, VP, MASKED)
+        keys = load_rows(k, cols, S, k_t, k_k, K, KP, UNIT, MASKED)
+        values = load_rows(v, cols, S, v_t, v_v, V, VP, UNIT, MASKED)
         x = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
         rows = t0 + tl.arange(0, M)
         seen = visible(rows[:, None], cols[None, :], T, S, left, right)
@@ -202,8 +202,8 @@ def attention_dq_kernel(
     k += (b * k_b + h // SHARE * k_h) * UNIT
     v += (b * v_b + h // SHARE * v_h) * UNIT
     rows = t0 + tl.arange(0, M)
-    queries = load_rows(q + (b * q_b + h * q_h) * UNIT, rows, T, q_t * UNIT, q_k, K, KP, True)
-    grads = load_rows(do + (b * do_b + h * do_h) * UNIT, rows, T, do_t * UNIT, do_v, V, VP, True)
+    queries = load_rows(q + (b * q_b + h * q_h) * UNIT, rows, T, q_t, q_k, K, KP, UNIT, True)
+    grads = load_rows(do + (b * do_b + h * do_h) * UNIT, rows, T, do_t, do_v, V, VP, UNIT, True)
     if SIGN != 1:
         queries = (queries * SIGN).to(queries.dtype)
     line = head.to(tl.int64) * T + rows
@@ -212,14 +212,14 @@ def attention_dq_kernel(
     first, full_first, full_end, others = key_blocks(t0, T, S, left, right, M, N)
     dq_sum = tl.zeros([M, KP], tl.float32)
     dq_sum = add_queries(
-        dq_sum, queries, grads, row_lse, row_delta, t0, k, v, k_t * UNIT, k_k, v_t * UNIT, v_v, T,
+        dq_sum, queries, grads, row_lse, row_delta, t0, k, v, k_t, k_k, v_t, v_v, T,
         S, left, right, scale, bend, full_first, 0, 0, (full_end - full_first) // N, K, V, KP, VP,
-        M, N, SOFTCAP, False, PRECISION,
+        M, N, SOFTCAP, UNIT, False, PRECISION,
     )  # fmt: skip
     dq_sum = add_queries(
-        dq_sum, queries, grads, row_lse, row_delta, t0, k, v, k_t * UNIT, k_k, v_t * UNIT, v_v, T,
+        dq_sum, queries, grads, row_lse, row_delta, t0, k, v, k_t, k_k, v_t, v_v, T,
         S, left, right, scale, bend, first, full_first, full_end - full_first, others, K, V, KP,
-        VP, M, N, SOFTCAP, True, PRECISION,
+        VP, M, N, SOFTCAP, UNIT, True, PRECISION,
     )  # fmt: skip
     width = tl.arange(0, KP)[None, :]
     inside = (rows < T)[:, None] & (width < K)

@@ -26,10 +26,11 @@ NOT_SPECIALIZED += ["T", "S", "left", "right", "H", "SHARE"]
 
 @triton.jit
 def load_rows(base, rows, last, s_row, s_col, W: tl.constexpr, WP: tl.constexpr,
-              MASK: tl.constexpr):  # fmt: skip
+              UNIT: tl.constexpr, MASK: tl.constexpr):  # fmt: skip
     """A tile [rows, WP] with zeros past `last` (only if MASK) and past the width W."""
     cols = tl.arange(0, WP)
-    at = base + rows.to(tl.int64)[:, None] * s_row + cols[None, :] * s_col
+    # In 64 bits from the start: a stride may fit 32 bits, and its multiples not.
+    at = base + rows.to(tl.int64)[:, None] * s_row * UNIT + cols.to(tl.int64)[None, :] * s_col
     if MASK and W < WP:
         return tl.load(at, mask=(rows < last)[:, None] & (cols < W)[None, :], other=0.0)
     elif MASK:
@@ -85,7 +86,7 @@ def key_blocks(t0, T, S, left, right, M: tl.constexpr, N: tl.constexpr):
 def attend_blocks(acc, total, top, q, t0, k, v, k_t, k_k, v_t, v_v, T, S, left, right, scale, bend,
                   first, jump, gap, count, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr,
                   VP: tl.constexpr, M: tl.constexpr, N: tl.constexpr, SOFTCAP: tl.constexpr,
-                  MASKED: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
+                  UNIT: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """`acc`, `total`, `top` after `count` blocks of keys from `first` on, leaping `gap` at `jump`.
 
     The leap is over the blocks that need no mask: both ends of a window are one loop.
@@ -95,7 +96,7 @@ def attend_blocks(acc, total, top, q, t0, k, v, k_t, k_k, v_t, v_v, T, S, left, 
         if MASKED:
             n0 = tl.where(n0 < jump, n0, n0 + gap)
         cols = n0 + tl.arange(0, N)
-        keys = load_rows(k, cols, S, k_t, k_k, K, KP, MASKED)
+        keys = load_rows(k, cols, S, k_t, k_k, K, KP, UNIT, MASKED)
         x = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
         if SOFTCAP:
             x = tanh(x * bend)
@@ -112,7 +113,7 @@ def attend_blocks(acc, total, top, q, t0, k, v, k_t, k_k, v_t, v_v, T, S, left, 
         shrink = tl.exp2(top - shift)
         total = total * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None]
-        values = load_rows(v, cols, S, v_t, v_v, V, VP, MASKED)
+        values = load_rows(v, cols, S, v_t, v_v, V, VP, UNIT, MASKED)
         acc = tl.dot(p.to(values.dtype), values, acc, input_precision=PRECISION)
         top = higher
     return acc, total, top
@@ -137,7 +138,7 @@ def attention_forward_kernel(
     k += (b * k_b + h // SHARE * k_h) * UNIT
     v += (b * v_b + h // SHARE * v_h) * UNIT
     rows = t0 + tl.arange(0, M)
-    queries = load_rows(q, rows, T, q_t * UNIT, q_k, K, KP, True)
+    queries = load_rows(q, rows, T, q_t, q_k, K, KP, UNIT, True)
     if SIGN != 1:
         queries = (queries * SIGN).to(queries.dtype)
     first, full_first, full_end, others = key_blocks(t0, T, S, left, right, M, N)
@@ -145,14 +146,14 @@ def attention_forward_kernel(
     total = tl.zeros([M], tl.float32)
     top = tl.full([M], float("-inf"), tl.float32)
     acc, total, top = attend_blocks(
-        acc, total, top, queries, t0, k, v, k_t * UNIT, k_k, v_t * UNIT, v_v, T, S, left, right,
+        acc, total, top, queries, t0, k, v, k_t, k_k, v_t, v_v, T, S, left, right,
         scale, bend, full_first, 0, 0, (full_end - full_first) // N, K, V, KP, VP, M, N, SOFTCAP,
-        False, PRECISION,
+        UNIT, False, PRECISION,
     )  # fmt: skip
     acc, total, top = attend_blocks(
-        acc, total, top, queries, t0, k, v, k_t * UNIT, k_k, v_t * UNIT, v_v, T, S, left, right,
+        acc, total, top, queries, t0, k, v, k_t, k_k, v_t, v_v, T, S, left, right,
         scale, bend, first, full_first, full_end - full_first, others, K, V, KP, VP, M, N, SOFTCAP,
-        True, PRECISION,
+        UNIT, True, PRECISION,
     )  # fmt: skip
     empty = total == 0
     total = tl.where(empty, 1.0, total)
