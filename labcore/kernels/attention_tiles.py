@@ -1,14 +1,101 @@
-"""Tiles of the attention kernels: measured nowhere yet, but clean in the compile gate."""
+"""Tile sizes of the attention kernels: the largest that the compiler keeps in registers.
+
+Keys are (compute capability, bits, padded head width). `rows` counts queries, `cols` keys; 8.6 and
+8.9 take the tiles of 8.0, which therefore fit their 99 KiB. On 9.0 the side that a group of four
+warps multiplies must be 64 or more: rows of the forward and dQ kernels, cols of the dK/dV kernel.
+Float32 counts three products for one, with three times the registers: its tiles are small. The
+`ROUGH` tables serve layouts and widths whose rows do not fill copies of 16 bytes; see `smooth`.
+"""
 
 from labcore.kernels.config import Table, Tile
 
-_ALL = {
-    (c, b, w): Tile(16, 32, 0, 4, 2) for c in (75, 90) for b in (16, 32) for w in (16, 32, 64, 128)
-}
-FORWARD = Table("attention_forward", _ALL)
-FORWARD_ROUGH = Table("attention_forward_rough", _ALL)
-DKDV = Table("attention_dkdv", _ALL)
-DKDV_ROUGH = Table("attention_dkdv_rough", _ALL)
-DQ = Table("attention_dq", _ALL)
-DQ_ROUGH = Table("attention_dq_rough", _ALL)
-DELTA = Table("attention_delta", _ALL)
+CAPABILITIES, BITS, WIDTHS = (75, 80, 90), (16, 32), (16, 32, 64, 128)
+
+
+def _table(name, tiles):
+    """A `Table` of rows {(capability, bits): tiles (rows, cols, warps, stages) by width}."""
+    return Table(
+        name,
+        {
+            (*key, width): Tile(rows, cols, 0, warps, stages)
+            for key, row in tiles.items()
+            for width, (rows, cols, warps, stages) in zip(WIDTHS, row, strict=True)
+        },
+    )
+
+
+FORWARD = _table(
+    "attention_forward",
+    {
+        (75, 16): ((32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+        (75, 32): ((32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1)),
+        (80, 16): ((128, 64, 4, 3), (128, 64, 4, 3), (128, 64, 8, 3), (128, 64, 8, 3)),
+        (80, 32): ((64, 64, 4, 2), (64, 64, 4, 2), (16, 32, 4, 1), (16, 32, 4, 1)),
+        (90, 16): ((128, 64, 4, 3), (128, 64, 4, 3), (128, 64, 4, 3), (128, 64, 8, 3)),
+        (90, 32): ((64, 64, 4, 2), (64, 64, 4, 2), (64, 32, 4, 2), (32, 32, 4, 2)),
+    },
+)
+
+FORWARD_ROUGH = _table(
+    "attention_forward_rough",
+    {
+        (75, 16): ((32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+        (75, 32): ((32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1)),
+        (80, 16): ((64, 32, 4, 1), (64, 32, 4, 1), (64, 32, 4, 1), (64, 32, 8, 1)),
+        (80, 32): ((32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1), (16, 32, 8, 1)),
+        (90, 16): ((64, 64, 4, 2), (64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 3)),
+        (90, 32): ((32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1), (16, 32, 8, 1)),
+    },
+)
+
+DKDV = _table(
+    "attention_dkdv",
+    {
+        (75, 16): ((32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1), (16, 16, 8, 1)),
+        (75, 32): ((32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+        (80, 16): ((64, 64, 4, 2), (64, 64, 4, 2), (32, 64, 4, 2), (64, 64, 8, 2)),
+        (80, 32): ((32, 32, 4, 2), (16, 32, 4, 1), (32, 32, 4, 1), (32, 16, 8, 1)),
+        (90, 16): ((64, 128, 8, 2), (64, 128, 8, 2), (64, 128, 8, 2), (32, 128, 8, 2)),
+        (90, 32): ((32, 32, 4, 2), (32, 64, 4, 2), (32, 32, 4, 1), (32, 16, 8, 1)),
+    },
+)
+
+DKDV_ROUGH = _table(
+    "attention_dkdv_rough",
+    {
+        (75, 16): ((32, 32, 4, 1), (32, 32, 4, 1), (16, 16, 4, 1), (16, 16, 8, 1)),
+        (75, 32): ((32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+        (80, 16): ((32, 32, 8, 1), (32, 32, 8, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
+        (80, 32): ((32, 32, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+        (90, 16): ((64, 64, 8, 1), (64, 64, 8, 1), (64, 64, 8, 1), (32, 64, 8, 1)),
+        (90, 32): ((32, 32, 4, 1), (16, 32, 4, 1), (16, 32, 8, 1), (16, 16, 8, 1)),
+    },
+)
+
+DQ = _table(
+    "attention_dq",
+    {
+        (75, 16): ((32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1), (16, 16, 8, 1)),
+        (75, 32): ((16, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+        (80, 16): ((128, 64, 4, 2), (64, 64, 4, 2), (128, 64, 8, 2), (128, 32, 8, 2)),
+        (80, 32): ((64, 64, 4, 2), (64, 32, 4, 2), (32, 32, 4, 2), (16, 32, 4, 1)),
+        (90, 16): ((128, 64, 4, 2), (64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2)),
+        (90, 32): ((64, 64, 4, 2), (64, 64, 4, 2), (64, 32, 8, 2), (16, 32, 4, 1)),
+    },
+)
+
+DQ_ROUGH = _table(
+    "attention_dq_rough",
+    {
+        (75, 16): ((32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1), (16, 16, 8, 1)),
+        (75, 32): ((16, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (16, 32, 4, 1)),
+        (80, 16): ((32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 4, 1), (32, 32, 8, 1)),
+        (80, 32): ((32, 32, 4, 1), (16, 32, 4, 1), (16, 16, 4, 1), (16, 16, 8, 1)),
+        (90, 16): ((64, 64, 8, 1), (64, 64, 8, 1), (64, 64, 8, 1), (64, 64, 8, 1)),
+        (90, 32): ((32, 32, 4, 1), (16, 32, 4, 1), (16, 16, 4, 1), (16, 16, 8, 1)),
+    },
+)
+
+DELTA = _table(
+    "attention_delta", {(c, b): ((32, 0, 4, 1),) * 4 for c in CAPABILITIES for b in BITS}
+)

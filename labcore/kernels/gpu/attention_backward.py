@@ -85,7 +85,7 @@ def add_keys(dk, dv, keys, values, n0, q, do, lse, delta, q_t, q_k, do_t, do_v, 
              SOFTCAP: tl.constexpr, UNIT: tl.constexpr,
              MASKED: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     """`dk` and `dv` with `count` blocks of queries added, from `first` on, leaping at `jump`."""
-    for i in tl.range(0, count, disable_licm=True):
+    for i in tl.range(0, count, disable_licm=True):  # what is hoisted would hold registers
         t0 = first + i * M
         if MASKED:
             t0 = tl.where(t0 < jump, t0, t0 + gap)

@@ -91,7 +91,7 @@ def attend_blocks(acc, total, top, q, t0, k, v, k_t, k_k, v_t, v_v, T, S, left, 
 
     The leap is over the blocks that need no mask: both ends of a window are one loop.
     """
-    for i in range(count):
+    for i in tl.range(0, count, disable_licm=True):  # what is hoisted would hold registers
         n0 = first + i * N
         if MASKED:
             n0 = tl.where(n0 < jump, n0, n0 + gap)

@@ -78,25 +78,33 @@ def check(q, k, v, do, seed=0, floor=1e-6, only=5, **options):
 
 
 LENGTHS = [1, 2, 7, 15, 16, 17, 31, 33, 63, 65, 127, 129]
+# What every change runs; the rest is the whole grid's.
+QUICK = [(torch.float32, n) for n in (1, 7, 16, 33, 65)] + [
+    (torch.bfloat16, 33),
+    (torch.float16, 17),
+]
 
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(
-    "length",
-    [n if n in (1, 7, 16, 33, 65) else pytest.param(n, marks=pytest.mark.slow) for n in LENGTHS],
+    ("dtype", "length"),
+    [
+        pytest.param(dtype, n, marks=() if (dtype, n) in QUICK else pytest.mark.slow)
+        for dtype in TOLERANCE
+        for n in LENGTHS
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_equal_lengths(length, causal, dtype):
-    seed = length % 2
-    check(*draw((1, 2, length, 16), 1, dtype=dtype), seed=seed, causal=causal)
+    check(*draw((1, 2, length, 16), 1, dtype=dtype), seed=length % 2, causal=causal)
 
 
 MASKS = [
     {"causal": True},
-    {"causal": True, "window": 20},
+    {"causal": True, "window": 18},
     {"causal": True, "window": 1},
     {"window": (9, 4)},
-    {"window": (0, 40)},
+    {"window": (0, 30)},
     {},
 ]
 
@@ -104,17 +112,15 @@ MASKS = [
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("options", MASKS, ids=str)
 def test_blocks_of_every_kind(small, options, seed):
-    check(*draw((1, 2, 70, 16), 1, keys=83), seed=seed, **options)
+    check(*draw((1, 1, 37, 16), 1, keys=45), seed=seed, **options)
 
 
 @pytest.mark.parametrize("lengths", [(1, 100), (17, 64), (64, 17), (100, 37)], ids=str)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_unequal_lengths_are_aligned_to_the_bottom_right(lengths, seed):
+def test_unequal_lengths_are_aligned_to_the_bottom_right(lengths):
     queries, keys = lengths
-    check(*draw((1, 2, queries, 16), 1, keys), causal=True, seed=seed)
+    check(*draw((1, 2, queries, 16), 1, keys), causal=True, seed=queries)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("queries", "keys", "options"),
     [
@@ -123,10 +129,10 @@ def test_unequal_lengths_are_aligned_to_the_bottom_right(lengths, seed):
         (90, 33, {"causal": True, "window": 6}),
     ],
 )
-def test_rows_that_see_nothing(small, queries, keys, options, seed):
-    q, k, v, do = draw((1, 2, queries, 16), 1, keys)
+def test_rows_that_see_nothing(small, queries, keys, options):
+    q, k, v, do = draw((1, 1, queries, 16), 1, keys)
     do[:, :, 0] = 1e30  # what arrives at a row that sees nothing must not get out
-    o, lse, dq, dk, dv = computed(q, k, v, do, seed, **options)
+    o, lse, dq, dk, dv = computed(q, k, v, do, 1, **options)
     empty = lse[0, 0] == -math.inf
     assert 10 < empty.sum() < queries and empty[0]
     assert not o[:, :, empty].any() and not dq[:, :, empty].any()
@@ -156,7 +162,9 @@ def test_what_lies_behind_the_last_row_does_not_matter():
 
 
 @pytest.mark.parametrize("width", [16, 24, 32, 40, 64, 72, 80, 96, 128])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str
+)
 def test_widths(width, dtype):
     check(*draw((1, 1, 35, width), 1, dtype=dtype), causal=True, seed=1)
 
@@ -167,14 +175,12 @@ def test_values_of_another_width(width, values):
 
 
 @pytest.mark.parametrize("shared", [8, 4, 2, 1])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_shared_heads(shared, seed):
-    check(*draw((2, 8, 18, 16), shared), causal=True, seed=seed)
+def test_shared_heads(shared):
+    check(*draw((2, 8, 9, 16), shared), causal=True, seed=shared)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_softcap_and_its_derivative(small, seed):
-    check(*draw((1, 2, 40, 16), 1), softcap=1.5, causal=True, seed=seed)
+def test_softcap_and_its_derivative(small):
+    check(*draw((1, 2, 34, 16), 1), softcap=1.5, causal=True, seed=1)
 
 
 def test_softcap_far_beyond_the_cap():
@@ -203,7 +209,7 @@ def test_bfloat16_of_1000_is_no_nan():
 @pytest.mark.parametrize("scale", [0.0, -0.4, 1, 1e-45])
 @pytest.mark.parametrize("softcap", [None, 2.0])
 def test_scales(scale, softcap):
-    check(*draw((1, 2, 33, 16), 1), scale=scale, softcap=softcap, causal=True)
+    check(*draw((1, 1, 18, 16), 1), scale=scale, softcap=softcap, causal=True)
 
 
 class TestLayouts:
@@ -249,11 +255,11 @@ class TestLayouts:
         for a, b in zip(plain, found, strict=True):
             assert torch.allclose(a, b, atol=1e-3)
 
-    @pytest.mark.parametrize("axis", [0, 1, 2])
+    @pytest.mark.parametrize("axis", [0, 1, 2, 3])
     def test_strides_beyond_32_bits(self, axis):
         """Views over memory that is reserved and never touched but for a few pages."""
         sizes = (2, 2, 2, 16) if axis < 2 else (1, 1, 3, 16)
-        reach = 2**31 + 8
+        reach = 2**31 + 8 if axis < 3 else 2**28 + 8
         memory = torch.empty((sizes[axis] - 1) * reach + 4096, dtype=torch.float16)
         strides = [64, 32, 16, 1]
         strides[axis] = reach
@@ -282,9 +288,9 @@ class TestLayouts:
         assert not o.any() and bool((lse == -math.inf).all()) and not any(g.any() for g in grads)
 
 
-@pytest.mark.parametrize("options", [{"causal": True}, {"window": (3, 30)}], ids=str)
+@pytest.mark.parametrize("options", [{"causal": True}, {"window": (3, 20)}], ids=str)
 def test_any_program_order_gives_the_same_bits(small, options):
-    x = draw((2, 4, 50, 16), 2)
+    x = draw((1, 4, 34, 16), 2)
     first, second = computed(*x, seed=0, **options), computed(*x, seed=7, **options)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
