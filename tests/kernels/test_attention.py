@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch.nn.attention.bias import causal_lower_right
 from torch.utils.checkpoint import checkpoint
 
-from labcore.kernels import why
+from labcore.kernels import use, why
 from labcore.kernels.attention import attention, attention_eager, attention_naive
 from labcore.kernels.attention_ops import attention_backward, attention_forward, refusal
+from labcore.kernels.config import assume
 
 B, T, S, H, G, K, V = 3, 5, 7, 4, 2, 6, 9
 FORMS = [attention_naive, attention_eager, attention]
@@ -391,8 +392,6 @@ class TestRefusals:
 class TestDispatch:
     @pytest.mark.parametrize("width", [8, 20, 136, 129])
     def test_widths_that_triton_does_not_take(self, width):
-        from labcore.kernels import use
-
         x = qkv(width=width, dtype=torch.float32)
         told = r"multiples of 8 from 16 to 128"
         assert told in refusal(*x).replace("Triton takes ", "")
@@ -406,13 +405,22 @@ class TestDispatch:
             assert refusal(*qkv(width=width, values=width, dtype=dtype)) is None
 
     def test_float64_and_bfloat16_on_old_gpus(self):
-        from labcore.kernels.config import assume
-
         assert "float64" in refusal(*qkv(width=16, values=16))
         x = qkv(width=16, values=16, dtype=torch.bfloat16)
         with assume(75):
             assert "bfloat16" in refusal(*x)
             assert refusal(*(y.half() for y in x)) is None
+
+    def test_without_a_gpu_the_kernel_cannot_be_asked_for(self):
+        x = qkv(width=16, values=16, dtype=torch.float32)
+        with use("triton"), pytest.raises(RuntimeError, match="attention: .* cannot run here"):
+            attention(*x)
+
+    def test_more_programs_than_a_launch_numbers(self):
+        x = [torch.empty(2**20, 2**11, 5, 16, dtype=torch.float16, device="meta")] * 3
+        assert "more than one launch numbers" in refusal(*x)
+        x = [torch.empty(1, 1, 2**30, 16, dtype=torch.float16, device="meta")] * 3
+        assert "more than one launch numbers" in refusal(*x)
 
     def test_the_reason_is_kept(self):
         attention(*qkv())
