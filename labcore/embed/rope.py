@@ -118,6 +118,8 @@ class RotaryPositions(nn.Module):
             return (cos, sin) if positions.ndim == 1 else (cos[:, None], sin[:, None])
         kept, end = self._table, offset + T
         made_for = None if kept is None else (kept[0].dtype, kept[0].device)
+        if made_for and kept[0].is_inference() and not torch.is_inference_mode_enabled():
+            made_for = None  # training could not use what a call in inference mode has kept
         if made_for != (x.dtype, x.device) or kept[0].shape[0] < end:
             places = torch.arange(max(64, 2 * end), device=x.device)
             self._table = kept = _tables(places, self.width, self.base, x.dtype)
@@ -165,4 +167,6 @@ def _check_turned(x, cos, name):
 
 def _turned(x, cos, sin):
     """`rotate` in three steps: rolling by half the width puts every number beside its partner."""
+    if x.dtype != cos.dtype:  # under autocast projections have another dtype than embeddings
+        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
