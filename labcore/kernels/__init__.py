@@ -5,7 +5,8 @@ kernel, and the door that users call, which picks one of the last two. Triton is
 a kernel runs: importing this package needs torch alone.
 """
 
+from labcore.kernels.attention import attention
 from labcore.kernels.dispatch import use, why
 from labcore.kernels.experts import expert_gemm
 
-__all__ = ["expert_gemm", "use", "why"]
+__all__ = ["attention", "expert_gemm", "use", "why"]
