@@ -1,0 +1,122 @@
+"""Which tiles the window kernels use, and which calls they refuse: no Triton is needed to ask.
+
+A window of at most 64 tokens in half precision is one tile, its side padded to 16, 32 or 64, and
+one program takes it whole. Longer windows, float32, and tensors whose rows do not start at multiples
+of 16 bytes (each number then is a load and an address of its own, which one program has no registers
+for) go in blocks of queries and keys. No entry of a table spills registers: a test compiles them.
+"""
+
+import torch
+
+from labcore.kernels.config import Table, Tile, bits, capability
+
+MOST_TOKENS, MOST_WIDTH = 144, 64
+
+
+def refusal(q):
+    """Why no window kernel takes tensors like q [windows, H, MM, K], or None.
+
+    >>> refusal(torch.zeros(1, 3, 49, 32)) is None
+    True
+    >>> refusal(torch.zeros(1, 3, 196, 32))
+    'windows of 196 tokens; the kernels take up to 144'
+    """
+    MM, K = q.shape[-2:]
+    if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+        return f"{q.dtype}; the kernels take float16, bfloat16 and float32"
+    if q.dtype == torch.bfloat16 and capability(q) < 80:
+        return "bfloat16 before compute capability 8.0"
+    if MM > MOST_TOKENS:
+        return f"windows of {MM} tokens; the kernels take up to {MOST_TOKENS}"
+    if K > MOST_WIDTH:
+        return f"heads of width {K}; the kernels take up to {MOST_WIDTH}"
+    return None
+
+
+def padded(size):
+    """The side of the tile that holds `size` tokens or channels: a power of two from 16 on.
+
+    >>> [padded(size) for size in (9, 16, 30, 49, 144)]
+    [16, 16, 32, 64, 256]
+    """
+    return max(16, 1 << (size - 1).bit_length())
+
+
+# Programs worth starting at once: about sixteen for each of the 132 processors of a large GPU.
+PROGRAMS = 2048
+
+
+def split(images, groups):
+    """Windows for one program and the number of programs, `images` windows in each of `groups`.
+
+    Enough programs to fill a GPU, and not more: what a program loads once, bias and mask, and the
+    partial sum of dBias that it writes once, then serve several windows. It depends on the sizes
+    alone, so that sums are made in the same order everywhere.
+
+    >>> split(64, 192)
+    (6, 2112)
+    """
+    parts = min(images, max(1, -(-PROGRAMS // groups)))
+    share = -(-images // parts)
+    return share, groups * -(-images // share)
+
+
+def whole_tile(tables, *tensors):
+    """The `Tile` that holds a window of these tensors, [windows, H, MM, K] each, or None: blocks.
+
+    >>> q = torch.zeros(1, 3, 49, 32, dtype=torch.float16)
+    >>> whole_tile(FORWARD_WHOLE, q).rows, whole_tile(FORWARD_WHOLE, q.mT.contiguous().mT)
+    (64, None)
+    """
+    q = tensors[0]
+    key, table = (capability(q), bits(q), padded(q.shape[-1])), tables.get(padded(q.shape[-2]))
+    if table is None or not table.has(*key) or not all(map(aligned, tensors)):
+        return None
+    return table.find(*key)
+
+
+def aligned(x):
+    """Whether every row of x starts at a multiple of 16 bytes, as far as Triton can tell: it asks
+    strides whether they are multiples of 16, whatever the dtype."""
+    *strides, last = x.stride()
+    even = all(stride % 16 == 0 for stride in strides)
+    return last == 1 and even and x.shape[-1] % 8 == 0 and x.data_ptr() % 16 == 0
+
+
+def _for_all(tile, widths=(16, 32, 64, 128), precision=16, since=75):
+    return {(since, precision, width): tile for width in widths}
+
+
+_W = (16, 32, 64)
+# One tile a window: rows and cols are its side.
+FORWARD_WHOLE = {
+    16: Table("window_forward_16", _for_all(Tile(16, 16, warps=1, stages=3), _W)),
+    32: Table("window_forward_32", _for_all(Tile(32, 32, warps=2, stages=3), _W)),
+    64: Table("window_forward_64", _for_all(Tile(64, 64, warps=4, stages=3), _W)),
+}
+BACKWARD_WHOLE = {
+    16: Table("window_backward_16", _for_all(Tile(16, 16, warps=1, stages=2), _W)),
+    32: Table("window_backward_32", _for_all(Tile(32, 32, warps=2, stages=2), _W)),
+    64: Table("window_backward_64", _for_all(Tile(64, 64, warps=4, stages=2), _W)),
+}
+FORWARD = Table(
+    "window_forward_blocks",
+    _for_all(Tile(64, 32)) | _for_all(Tile(32, 32), precision=32),
+)
+ROWS = Table(
+    "window_backward_rows",
+    _for_all(Tile(64, 32)) | _for_all(Tile(32, 32), precision=32),
+)
+COLS = Table(
+    "window_backward_cols",
+    _for_all(Tile(32, 64)) | _for_all(Tile(32, 32), precision=32),
+)
+BIAS = Table(
+    "window_backward_bias",
+    _for_all(Tile(64, 32)) | _for_all(Tile(32, 32), precision=32),
+)
+
+
+def tile_of(table, q):
+    """The `Tile` of a table for the device, precision and padded width of q."""
+    return table.find(capability(q), bits(q), padded(q.shape[-1]))
