@@ -2,8 +2,8 @@
 
 Liu et al. 2021, section 3.2. An image [B, height, width, D] is cut into R = height/M · width/M
 windows of M·M tokens. The next layer's windows are shifted by rolling the image: a window at the
-edge then holds tokens from opposite sides, and a mask keeps them apart. Windows and the tokens in
-one count row by row; the windows of an image stand together: window n is number n mod R of its image.
+edge then holds tokens from opposite sides, and a mask keeps them apart. Windows, and the tokens in
+one, count row by row; the windows of an image stand together: window n is number n mod R of it.
 """
 
 import torch

@@ -1,17 +1,17 @@
 """Attention inside the windows of an image: softmax(scale · QKᵀ + B + mask)V for every window.
 
-Liu et al. 2021, eq. 4: q, k, v [windows, H, MM, K] hold the MM = M·M tokens of every window, B is the
-bias of the relative positions [H, MM, MM], shared by all windows, and the mask [R, MM, MM] of the
-shifted windows (section 3.2, "efficient batch computation") repeats from image to image: window n
-wears mask n mod R, R being the windows of one image.
+Liu et al. 2021, eq. 4: q, k, v [windows, H, MM, K] hold the MM = M·M tokens of every window, B is
+the bias of the relative positions [H, MM, MM], shared by all windows, and the mask [R, MM, MM] of
+the shifted windows (section 3.2, "efficient batch computation") repeats from image to image: window
+n wears mask n mod R, R being the windows of one image.
 
 Three forms of one signature: `window_attention_naive`, the law; `window_attention_eager`, torch;
 and `window_attention`, a custom operator that takes the Triton kernels of `labcore.kernels.gpu`
 where it can and torch elsewhere. Half precision is summed in float32 and rounded once, at the end.
 
-Choices where the paper is silent: a token that sees nothing (False, or -∞, over its whole row) gets
-zeros and passes no gradient; the gradient of B is summed in float32 in a fixed order; what is learned
-belongs into `bias`, the mask has no gradient.
+Choices where the paper is silent: a token that sees nothing (False, or -∞, over its whole row)
+gets zeros and passes no gradient; the gradient of B is summed in float32 in a fixed order; the mask
+has no gradient, what is learned belongs into `bias`.
 """
 
 import math
@@ -103,7 +103,7 @@ def _nothing(q, k, v, bias):
 
 
 def _by_image(x, share):
-    """[windows / R, R·H, MM, K]: the tiles of one image side by side, to be broadcast over images."""
+    """[windows / R, R·H, MM, K]: the windows of one image side by side, for one tile of all."""
     return x.unflatten(0, (-1, share)).flatten(1, 2)
 
 

@@ -1,9 +1,8 @@
 """Which tiles the window kernels use, and which calls they refuse: no Triton is needed to ask.
 
 A window of at most 64 tokens in half precision is one tile, its side padded to 16, 32 or 64, and
-one program takes it whole. Longer windows, float32, and tensors whose rows do not start at multiples
-of 16 bytes (each number then is a load and an address of its own, which one program has no registers
-for) go in blocks of queries and keys. No entry of a table spills registers: a test compiles them.
+one program takes it whole. Longer windows, and float32, go in blocks of queries and keys. No entry
+of these tables spills registers: a test compiles every one.
 """
 
 import torch
@@ -61,26 +60,38 @@ def split(images, groups):
     return share, groups * -(-images // share)
 
 
-def whole_tile(tables, *tensors):
-    """The `Tile` that holds a window of these tensors, [windows, H, MM, K] each, or None: blocks.
+def whole_tile(tables, q):
+    """The `Tile` that holds a window of q [windows, H, MM, K] whole, or None: blocks.
 
-    >>> q = torch.zeros(1, 3, 49, 32, dtype=torch.float16)
-    >>> whole_tile(FORWARD_WHOLE, q).rows, whole_tile(FORWARD_WHOLE, q.mT.contiguous().mT)
-    (64, None)
+    >>> whole_tile(FORWARD_WHOLE, torch.zeros(1, 3, 49, 32, dtype=torch.float16)).rows
+    64
+    >>> whole_tile(FORWARD_WHOLE, torch.zeros(1, 3, 49, 32)) is None
+    True
     """
-    q = tensors[0]
     key, table = (capability(q), bits(q), padded(q.shape[-1])), tables.get(padded(q.shape[-2]))
-    if table is None or not table.has(*key) or not all(map(aligned, tensors)):
-        return None
-    return table.find(*key)
+    return table.find(*key) if table is not None and table.has(*key) else None
 
 
-def aligned(x):
-    """Whether every row of x starts at a multiple of 16 bytes, as far as Triton can tell: it asks
-    strides whether they are multiples of 16, whatever the dtype."""
+def readable(x):
+    """x itself, where its rows can be read 16 bytes at a time, else a copy of which that is true.
+
+    Triton reads so where it can prove it: the channels lie side by side and come in groups of 16,
+    the first byte and the strides are multiples of 16. Everything else, a width of 30 or a view
+    that starts one number late, would be read number by number, each with an address of its own.
+    The copy is [windows, H, MM, K], its width padded to a multiple of 16 with zeros.
+
+    >>> x = torch.zeros(6, 49, 3, 4, 32)[:, :, 0].transpose(1, 2)
+    >>> readable(x) is x, readable(x[..., :30]).shape[-1], readable(x[..., 1:31]).shape[-1]
+    (True, 32, 32)
+    """
     *strides, last = x.stride()
-    even = all(stride % 16 == 0 for stride in strides)
-    return last == 1 and even and x.shape[-1] % 8 == 0 and x.data_ptr() % 16 == 0
+    K = x.shape[-1]
+    even = K % 16 == 0 and all(stride % 16 == 0 for stride in strides) and x.data_ptr() % 16 == 0
+    if last == 1 and even:
+        return x
+    copy = x.new_zeros(*x.shape[:-1], -(-K // 16) * 16)
+    copy[..., :K] = x
+    return copy
 
 
 def _for_all(tile, widths=(16, 32, 64, 128), precision=16, since=75):

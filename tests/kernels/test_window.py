@@ -1,4 +1,4 @@
-"""Window attention without Triton: three forms, one result; the custom operator; what is refused."""
+"""Window attention without Triton: three forms, one result; the operator; what is refused."""
 
 import copy
 import math
@@ -94,7 +94,7 @@ def test_half_precision_is_summed_in_float32_and_rounded_once(form, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_the_gradient_of_bias_is_summed_in_float32_whatever_its_dtype(dtype):
-    """4,096 windows that each give 2^-10 or so: a running sum in half precision would stand still."""
+    """4,096 windows that each add 2^-10 or so: a sum in half precision would stand still."""
     windows = 4096
     q, k, v = packed(windows, 1, 4, 8, torch.float16)
     upstream = torch.ones(windows, 1, 4, 8, dtype=torch.float16) / 64
@@ -190,31 +190,31 @@ def test_a_second_derivative_is_an_error_and_not_a_wrong_number():
 
 
 CASES = {
-    "q": (dict(q=[1.0]), TypeError, "q: got list; allowed: a floating-point tensor"),
-    "int": (dict(q=torch.zeros(6, 2, 9, 5).long()), TypeError, "q: got torch.int64"),
-    "rank": (dict(q=torch.zeros(6, 9, 5)), ValueError, r"q: .*four axes, \[windows, H, MM, K\]"),
-    "width": (dict(q=torch.zeros(6, 2, 9, 0)), ValueError, "q: .*a width K of at least 1"),
-    "k": (dict(k=torch.zeros(6, 2, 8, 5)), ValueError, r"k: got shape \[6, 2, 8, 5\].*as q"),
-    "v": (dict(v=torch.zeros(6, 2, 9, 5)), TypeError, "v: got torch.float32.*torch.float64, as q"),
+    "q": ({"q": [1.0]}, TypeError, "q: got list; allowed: a floating-point tensor"),
+    "int": ({"q": torch.zeros(6, 2, 9, 5).long()}, TypeError, "q: got torch.int64"),
+    "rank": ({"q": torch.zeros(6, 9, 5)}, ValueError, r"q: .*four axes, \[windows, H, MM, K\]"),
+    "width": ({"q": torch.zeros(6, 2, 9, 0)}, ValueError, "q: .*a width K of at least 1"),
+    "k": ({"k": torch.zeros(6, 2, 8, 5)}, ValueError, r"k: got shape \[6, 2, 8, 5\].*as q"),
+    "v": ({"v": torch.zeros(6, 2, 9, 5)}, TypeError, "v: got torch.float32.*torch.float64, as q"),
     "device": (
-        dict(v=torch.zeros(6, 2, 9, 5, device="meta").double()),
+        {"v": torch.zeros(6, 2, 9, 5, device="meta").double()},
         ValueError,
         "v: got device",
     ),
-    "bias": (dict(bias=torch.zeros(2, 9, 8)), ValueError, r"bias: .*\[H=2, MM=9, MM=9\]"),
-    "bias int": (dict(bias=torch.zeros(2, 9, 9).int()), TypeError, "bias: got torch.int32"),
-    "mask": (dict(mask=torch.zeros(3, 9, 8)), ValueError, r"mask: .*\[R, MM=9, MM=9\]"),
-    "mask rank": (dict(mask=torch.zeros(9, 9)), ValueError, r"mask: got shape \[9, 9\]"),
-    "mask int": (dict(mask=torch.zeros(3, 9, 9).int()), TypeError, "mask: got torch.int32"),
-    "R": (dict(mask=torch.zeros(4, 9, 9)), ValueError, "mask: got R=4 for 6 windows"),
-    "no R": (dict(mask=torch.zeros(0, 9, 9)), ValueError, "mask: .*R of at least 1"),
+    "bias": ({"bias": torch.zeros(2, 9, 8)}, ValueError, r"bias: .*\[H=2, MM=9, MM=9\]"),
+    "bias int": ({"bias": torch.zeros(2, 9, 9).int()}, TypeError, "bias: got torch.int32"),
+    "mask": ({"mask": torch.zeros(3, 9, 8)}, ValueError, r"mask: .*\[R, MM=9, MM=9\]"),
+    "mask rank": ({"mask": torch.zeros(9, 9)}, ValueError, r"mask: got shape \[9, 9\]"),
+    "mask int": ({"mask": torch.zeros(3, 9, 9).int()}, TypeError, "mask: got torch.int32"),
+    "R": ({"mask": torch.zeros(4, 9, 9)}, ValueError, "mask: got R=4 for 6 windows"),
+    "no R": ({"mask": torch.zeros(0, 9, 9)}, ValueError, "mask: .*R of at least 1"),
     "learnt": (
-        dict(mask=torch.zeros(3, 9, 9, requires_grad=True)),
+        {"mask": torch.zeros(3, 9, 9, requires_grad=True)},
         ValueError,
         "mask: .*requires grad.*`bias`",
     ),
-    "scale": (dict(scale=math.nan), ValueError, "scale: got nan"),
-    "scale word": (dict(scale="1"), ValueError, "scale: got '1'"),
+    "scale": ({"scale": math.nan}, ValueError, "scale: got nan"),
+    "scale word": ({"scale": "1"}, ValueError, "scale: got '1'"),
 }
 
 
@@ -223,7 +223,7 @@ CASES = {
 def test_what_does_not_fit_is_named(form, case):
     given, error, told = CASES[case]
     q, k, v = packed()
-    arguments = dict(q=q, k=k, v=v, bias=None, mask=None, scale=None) | given
+    arguments = {"q": q, "k": k, "v": v, "bias": None, "mask": None, "scale": None} | given
     with pytest.raises(error, match=told):
         form(**arguments)
 

@@ -21,7 +21,7 @@ from labcore.kernels.gpu.window_forward import (
     small_operands,
     softmax_row,
 )
-from labcore.kernels.window_tiles import BACKWARD_WHOLE, aligned, padded, split, whole_tile
+from labcore.kernels.window_tiles import BACKWARD_WHOLE, padded, readable, split, whole_tile
 
 
 @triton.jit(do_not_specialize=["images", "share", "R"])
@@ -67,17 +67,23 @@ def window_backward(
 def backward(grad, q, k, v, bias, mask, scale, need_bias):
     """The gradients of q, k, v [windows, MM, H, K], contiguous, and of bias [H, MM, MM] in float32
     ([0] unless `need_bias`); `grad` [windows, H, MM, K] of any strides."""
-    windows, H, MM, K = q.shape
-    found = [q.new_empty(windows, MM, H, K) for _ in range(3)]
+    windows, H, MM, asked = q.shape
     if q.numel() == 0:
+        found = [q.new_empty(windows, MM, H, asked) for _ in range(3)]
         return *found, q.new_zeros((H, MM, MM) if need_bias else 0, dtype=torch.float32)
+    grad, q, k, v = (readable(x) for x in (grad, q, k, v))
+    found = [q.new_empty(windows, MM, H, q.shape[-1]) for _ in range(3)]
     bias, mask, R = small_operands(bias, mask)
-    if not aligned(grad):  # as that of sum(), one number seen everywhere: here a copy is cheaper
-        grad = grad.transpose(1, 2).contiguous().transpose(1, 2)
-    rows = (q, k, v, grad, found[0].transpose(1, 2))
-    tile = whole_tile(BACKWARD_WHOLE, *rows)
-    if tile is None:
-        return *found, backward_blocks(grad, q, k, v, bias, mask, R, scale, need_bias, found)
+    one_tile = whole_tile(BACKWARD_WHOLE, q)
+    launch = backward_blocks if one_tile is None else _backward_whole
+    dbias = launch(grad, q, k, v, bias, mask, R, scale, need_bias, found)
+    return *(x[..., :asked].contiguous() for x in found), dbias
+
+
+def _backward_whole(grad, q, k, v, bias, mask, R, scale, need_bias, found):
+    """Fills dq, dk, dv in `found` [windows, MM, H, K]; gives dBias in float32, [0] without need."""
+    windows, H, MM, K = q.shape
+    tile = whole_tile(BACKWARD_WHOLE, q)
     share, programs = split(windows // R, R * H)
     partial = None
     if need_bias:
@@ -89,4 +95,4 @@ def backward(grad, q, k, v, bias, mask, scale, need_bias):
             MM=MM, K=K, SIDE=tile.rows, WIDTH=padded(K), PRECISION=precision(q),
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
-    return *found, partial.sum(0) if need_bias else q.new_empty(0, dtype=torch.float32)
+    return partial.sum(0) if need_bias else q.new_empty(0, dtype=torch.float32)

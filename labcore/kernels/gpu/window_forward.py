@@ -15,6 +15,7 @@ from labcore.kernels.window_tiles import (
     FORWARD,
     FORWARD_WHOLE,
     padded,
+    readable,
     split,
     tile_of,
     whole_tile,
@@ -118,14 +119,16 @@ def window_forward_blocks(
 
 def forward(q, k, v, bias, mask, scale):
     """The outputs [windows, MM, H, K], contiguous, of q, k, v [windows, H, MM, K]."""
-    windows, H, MM, K = q.shape
+    windows, H, MM, asked = q.shape
+    if q.numel() == 0:
+        return q.new_empty(windows, MM, H, asked)
+    q, k, v = (readable(x) for x in (q, k, v))
+    K = q.shape[-1]
     o = q.new_empty(windows, MM, H, K)
-    if o.numel() == 0:
-        return o
     bias, mask, R = small_operands(bias, mask)
-    tensors, rows = (q, k, v, bias, mask, o), (q, k, v, o.transpose(1, 2))
+    rows = (q, k, v, o.transpose(1, 2))
     strides = tuple(x.stride() for x in rows)
-    whole = whole_tile(FORWARD_WHOLE, *rows)
+    whole = whole_tile(FORWARD_WHOLE, q)
     tile = whole or tile_of(FORWARD, q)
     sizes = {"MM": MM, "K": K, "WIDTH": padded(K), "PRECISION": precision(q)}
     sizes |= {"num_warps": tile.warps, "num_stages": tile.stages}
@@ -133,15 +136,16 @@ def forward(q, k, v, bias, mask, scale):
         if whole:
             share, programs = split(windows // R, R * H)
             window_forward[(programs,)](
-                *tensors, *strides, scale, windows // R, share, R, H, SIDE=tile.rows, **sizes
-            )
+                q, k, v, bias, mask, o, *strides, scale, windows // R, share, R, H,
+                SIDE=tile.rows, **sizes,
+            )  # fmt: skip
         else:
             programs = windows * H * triton.cdiv(MM, tile.rows)
             window_forward_blocks[(programs,)](
-                *tensors, *strides, scale, R, H, ROWS=tile.rows, COLS=tile.cols,
+                q, k, v, bias, mask, o, *strides, scale, R, H, ROWS=tile.rows, COLS=tile.cols,
                 maxnreg=MOST_REGISTERS, **sizes,
             )  # fmt: skip
-    return o
+    return o[..., :asked].contiguous()
 
 
 def small_operands(bias, mask):
