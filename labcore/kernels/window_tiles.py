@@ -94,37 +94,51 @@ def readable(x):
     return copy
 
 
-def _for_all(tile, widths=(16, 32, 64, 128), precision=16, since=75):
-    return {(since, precision, width): tile for width in widths}
+def _tiles(bits, *entries):
+    """{(capability, bits, width): Tile} of (capability, widths, tile) entries."""
+    return {(since, bits, width): tile for since, widths, tile in entries for width in widths}
 
 
-_W = (16, 32, 64)
-# One tile a window: rows and cols are its side.
+_NARROW, _ALL = (16, 32), (16, 32, 64)
+# One tile a window, by its side: cols are its keys. Before 9.0 the operands of all five products of
+# the backward pass stay in registers: there is no room for a window loaded ahead, nor for width 64.
 FORWARD_WHOLE = {
-    16: Table("window_forward_16", _for_all(Tile(16, 16, warps=1, stages=3), _W)),
-    32: Table("window_forward_32", _for_all(Tile(32, 32, warps=2, stages=3), _W)),
-    64: Table("window_forward_64", _for_all(Tile(64, 64, warps=4, stages=3), _W)),
+    16: Table("window_forward_16", _tiles(16, (75, _ALL, Tile(16, 16, warps=1, stages=3)))),
+    32: Table("window_forward_32", _tiles(16, (75, _ALL, Tile(32, 32, warps=2, stages=3)))),
+    64: Table("window_forward_64", _tiles(16, (75, _ALL, Tile(64, 64, warps=4, stages=3)))),
 }
 BACKWARD_WHOLE = {
-    16: Table("window_backward_16", _for_all(Tile(16, 16, warps=1, stages=2), _W)),
-    32: Table("window_backward_32", _for_all(Tile(32, 32, warps=2, stages=2), _W)),
-    64: Table("window_backward_64", _for_all(Tile(64, 64, warps=4, stages=2), _W)),
+    16: Table("window_backward_16", _tiles(16, (75, _ALL, Tile(16, 16, warps=1, stages=2)))),
+    32: Table("window_backward_32", _tiles(16, (75, _ALL, Tile(32, 32, warps=4, stages=2)))),
+    64: Table(
+        "window_backward_64",
+        _tiles(
+            16,
+            (75, _NARROW, Tile(64, 64, warps=4, stages=1)),
+            (90, _NARROW, Tile(64, 64, warps=4, stages=2)),
+            (90, (64,), Tile(64, 64, warps=8, stages=2)),
+        ),
+    ),
 }
+# In blocks; three tf32 products for one of float32 take three times the registers.
 FORWARD = Table(
     "window_forward_blocks",
-    _for_all(Tile(64, 32)) | _for_all(Tile(32, 32), precision=32),
+    _tiles(16, (75, _ALL, Tile(64, 64))) | _tiles(32, (75, _ALL, Tile(32, 32))),
 )
 ROWS = Table(
     "window_backward_rows",
-    _for_all(Tile(64, 32)) | _for_all(Tile(32, 32), precision=32),
+    _tiles(16, (75, _ALL, Tile(32, 32)), (80, _NARROW, Tile(64, 32)), (90, _ALL, Tile(64, 32)))
+    | _tiles(32, (75, _NARROW, Tile(16, 32)), (75, (64,), Tile(16, 16))),
 )
 COLS = Table(
     "window_backward_cols",
-    _for_all(Tile(32, 64)) | _for_all(Tile(32, 32), precision=32),
+    _tiles(16, (75, _NARROW, Tile(64, 64)), (75, (64,), Tile(64, 64, warps=8)))
+    | _tiles(32, (75, _NARROW, Tile(32, 16)), (75, (64,), Tile(16, 16))),
 )
 BIAS = Table(
     "window_backward_bias",
-    _for_all(Tile(64, 32)) | _for_all(Tile(32, 32), precision=32),
+    _tiles(16, (75, _ALL, Tile(64, 32)))
+    | _tiles(32, (75, _NARROW, Tile(16, 32)), (75, (64,), Tile(16, 16))),
 )
 
 
