@@ -64,7 +64,7 @@ def window_attention_naive(q, k, v, bias=None, mask=None, *, scale=None):
             for t in range(q.shape[2]):
                 scores = scale * (k[n, h] @ q[n, h, t])
                 if bias is not None:
-                    scores = scores + bias[h, t]
+                    scores = scores + bias[h, t].to(q.dtype)
                 if mask is not None:
                     scores = scores + _added(mask[n % len(mask), t], q.dtype)
                 seen = scores != -math.inf

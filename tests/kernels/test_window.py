@@ -107,6 +107,18 @@ def test_the_gradient_of_bias_is_summed_in_float32_whatever_its_dtype(dtype):
     close(found.double(), wanted[0], 2 * torch.finfo(dtype).eps * wanted[0].abs().max() + 1e-4)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("dtype", "other"), [(torch.float32, torch.float64), (torch.float64, torch.float32)]
+)
+def test_bias_and_mask_of_another_dtype_are_cast_and_get_theirs_back(form, dtype, other):
+    inputs = leaves(*packed(dtype=dtype), draw(2, H, MM, MM, dtype=other))
+    out = form(*inputs, some_mask(-100.0).half())
+    assert out.dtype == dtype
+    found = gradients(out, torch.ones_like(out), *inputs)
+    assert [x.dtype for x in found] == [dtype, dtype, dtype, other]
+
+
 def test_the_gradient_reaches_the_table_of_relative_positions():
     table = draw(2, 25, H).requires_grad_()
 

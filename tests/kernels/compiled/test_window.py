@@ -93,6 +93,11 @@ def test_the_number_of_windows_compiles_nothing_new():
     assert len(kernels) == 2
 
 
+@pytest.mark.parametrize("capability", [80, 90])
+def test_one_head_and_one_window_compile_too(capability):
+    check(capability, 49, 32, torch.float16, None, torch.float32, windows=1, heads=1)
+
+
 def test_offsets_of_windows_are_in_64_bits():
     for tokens in (49, 144):
         for one in gate.launches(90, lambda t=tokens: launch(t, 32, torch.float16)):
