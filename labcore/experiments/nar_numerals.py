@@ -2,15 +2,19 @@
 
 Here no two modes can mix, so what is left of the difference between writing in order and writing
 in slots is how well a network without a look at its neighbours can place words. Same network and
-losses as in `two_modes`, larger; judged by whole answers that are right, on held-out numbers.
+losses as in `two_modes`, larger. Numbers to learn from, numbers held out, updates, batch and rate
+are those of the experiment `decoding`, so that the two stand in one table; judged as there, by
+whole answers that are right and by the BLEU of the corpus.
 """
 
 import functools
 
 import torch
 
+from labcore.experiments import decoding
 from labcore.experiments.registry import experiment
 from labcore.experiments.two_modes import WAYS, write
+from labcore.metrics import corpus_bleu
 from labcore.models.nar import MASK, PAD, PrefixDecoder, predicted_lengths
 from labcore.shapes import require
 from labcore.train import numerals
@@ -24,12 +28,10 @@ CONFIG = {
     "hidden": 128,
     "layers": 2,
     "longest": 9,
-    "pairs": 12000,
-    "held_out": 400,
-    "steps": 500,
-    "batch": 64,
-    "rate": 0.003,
+    **{key: decoding.CONFIG[key] for key in ("count", "held_out", "data_seed")},
+    **{key: decoding.CONFIG[key] for key in ("batch", "rate", "warmup")},
 }
+STEPS = [*decoding.STEPS, 500]
 ROUNDS = [1, 2, 4, 9]
 TARGET_SIZE = len(numerals.TARGET) + 1
 
@@ -48,13 +50,18 @@ def pairs_of(examples):
 
 
 @functools.cache
-def data(count, held_out):
+def data(count, held_out, seed=0):
     """The training and the held-out `Pairs`."""
-    return tuple(map(pairs_of, numerals.numerals(count, held_out)))
+    return tuple(map(pairs_of, numerals.numerals(count, held_out, seed)))
 
 
-def train(config, seed, way):
-    """The pair of a trained network and its log."""
+def data_of(config):
+    """The training and the held-out `Pairs` that this config asks for."""
+    return data(config["count"], config["held_out"], config["data_seed"])
+
+
+def train(config, seed, way, steps):
+    """The pair of a network after `steps` updates and its log."""
     require(way in WAYS, "way", repr(way), ", ".join(WAYS))
     sizes = {key: config[key] for key in ("width", "heads", "hidden", "layers")}
     with torch.random.fork_rng(devices=[]):
@@ -68,9 +75,9 @@ def train(config, seed, way):
         )
     losses = {"ordered": ordered_loss, "slots": slots_loss, "length": length_loss}
     loss = masked_loss(seed) if way == "masked" else losses[way]
-    pairs, _ = data(config["pairs"], config["held_out"])
-    chosen = {key: config[key] for key in ("steps", "batch", "rate")}
-    return model, fit(model, pairs, loss, seed=seed, **chosen)
+    pairs, _ = data_of(config)
+    chosen = {key: config[key] for key in ("batch", "rate", "warmup")}
+    return model, fit(model, pairs, loss, steps=steps, seed=seed, **chosen)
 
 
 def exact(found, wanted):
@@ -86,26 +93,45 @@ def exact(found, wanted):
     return (found == wanted).all(-1).double().mean().item()
 
 
+def texts_of(ids):
+    """English texts of ids [n, T] with MASK among the signs, PAD left out.
+
+    >>> texts_of(torch.tensor([[16, 0], [5, 32]]))
+    ['twelve', 'one hundred']
+    """
+    return numerals.decode_target(torch.where(ids > MASK, ids - MASK + numerals.EOS, PAD))
+
+
+def bleu(found, wanted):
+    """BLEU of the corpus, orders 1 to 4, unsmoothed, of ids [n, T] against ids [n, T'].
+
+    >>> bleu(torch.tensor([[5, 32, 6, 7]]), torch.tensor([[5, 32, 6, 7]]))
+    1.0
+    """
+    found, wanted = ([text.split() for text in texts_of(ids)] for ids in (found, wanted))
+    return corpus_bleu(found, [[words] for words in wanted]).score
+
+
 @experiment(
     "nar_numerals",
     config=CONFIG,
-    points=[{"way": way} for way in ("ordered", "slots", "masked")],
-    tolerance={"exact": 0.1},
-    replay={"way": "masked"},
+    points=[{"way": way, "steps": n} for way in ("ordered", "slots", "masked") for n in STEPS],
+    tolerance={"exact": 0.1, "bleu": 0.1},
+    replay={"way": "masked", "steps": 300},
 )
-def run(config, seed, way):
-    """Right translations of numerals by one network that writes in order, in slots, in rounds."""
-    model, log = train(config, seed, way)
-    _, pairs = data(config["pairs"], config["held_out"])
-    result = {
-        "loss": sum(step.loss for step in log[-20:]) / 20,
-        "exact": exact(write(model, way, pairs), pairs.target),
-    }
+def run(config, seed, way, steps):
+    """Exact match and BLEU on numerals of one network that writes in order, in slots, in rounds."""
+    model, log = train(config, seed, way, steps)
+    _, pairs = data_of(config)
+    result = {"loss": sum(step.loss for step in log[-20:]) / 20}
     if way in ("length", "masked"):
         lengths = predicted_lengths(model, pairs.source, pairs.source_lengths)
         result["length_right"] = (lengths == pairs.target_lengths).double().mean().item()
+    for rounds in ROUNDS if way == "masked" else [1]:
+        found = write(model, way, pairs, rounds=rounds)
+        tail = f"_{rounds}" if way == "masked" else ""
+        result[f"exact{tail}"] = exact(found, pairs.target)
+        result[f"bleu{tail}"] = bleu(found, pairs.target)
     if way == "masked":
-        for rounds in ROUNDS:
-            found = write(model, way, pairs, rounds=rounds)
-            result[f"exact_{rounds}"] = exact(found, pairs.target)
+        result |= {kind: result[f"{kind}_1"] for kind in ("exact", "bleu")}
     return result

@@ -142,6 +142,23 @@ MUTATIONS = {
     "five decimals": (code("print(1 / 3)", "0.33333\n"), "decimals"),
     "raw residual": (code("print(e)", "1.19e-07\n"), "decimals"),
     "photograph in a frame": (_png_frame, "pictures_in_frames"),
+    "view before the last line": (
+        swap("explore(frame", "heat_table([[1]])\nexplore(frame"),
+        "dropped_views",
+    ),
+    "source before the last line": (
+        swap("print(len", "show_source(f)\nprint(len"),
+        "dropped_views",
+    ),
+    "view in a loop": (
+        swap("print(len", "for x in y:\n    viz.show(x)\nprint(len"),
+        "dropped_views",
+    ),
+    "two views in a tuple": (code("show(a), show(b)", "(a, b)"), "dropped_views"),
+    "view of a cell's own": (
+        code("def f(x):\n    return show(x)\n\nf(1)\nf(2)", "2"),
+        "dropped_views",
+    ),
     "explorer not shown": (lambda c: c.cell("explore(frame").outputs.clear(), "explorers"),
     "missing section": (swap("A02 · ", "Part two "), "sections"),
     "section twice": (prose("(A02)=\n## A02 · Again"), "sections"),

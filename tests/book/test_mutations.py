@@ -5,7 +5,7 @@ import re
 
 import pytest
 import sample
-from checks import coverage, form, structure
+from checks import coverage, form, structure, views
 from checks.notebook import Notebook
 from mutations import MUTATIONS, UNTOUCHED_BY_FORM, Copy
 
@@ -18,7 +18,8 @@ def every_fault(book, url, entries=None):
     found["sections"] = structure.sections(book, sections)
     found["dials"] = structure.dials(book, sections)
     found["setup_cell"] = structure.setup_cell(book, url)
-    for check in (structure.depths, structure.exercises, structure.footnotes):
+    plain = (structure.depths, structure.exercises, structure.footnotes, views.dropped_views)
+    for check in plain:
         found[check.__name__] = check(book)
     for check in (coverage.claims, coverage.citations, coverage.errata):
         found[check.__name__] = check(book, entries, names)

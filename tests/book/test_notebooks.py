@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from checks import address, chapters, coverage, form, structure
+from checks import address, chapters, coverage, form, structure, views
 
 MOST_SECONDS, MOST_MIB = 60, 2048
 
@@ -18,6 +18,10 @@ def told(faults):
 @pytest.mark.parametrize("check", form.ALL, ids=lambda f: f.__name__)
 def test_form(book, check):
     told(check(book))
+
+
+def test_no_view_is_dropped(book):
+    told(views.dropped_views(book))
 
 
 def test_sections(book):
