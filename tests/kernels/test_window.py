@@ -111,7 +111,8 @@ def test_the_gradient_of_bias_is_summed_in_float32_whatever_its_dtype(dtype):
 @pytest.mark.parametrize(
     ("dtype", "other"), [(torch.float32, torch.float64), (torch.float64, torch.float32)]
 )
-def test_bias_and_mask_of_another_dtype_are_cast_and_get_theirs_back(form, dtype, other):
+def test_bias_and_mask_of_another_dtype_are_cast_and_get_theirs_back(form, dtypes):
+    dtype, other = dtypes
     inputs = leaves(*packed(dtype=dtype), draw(2, H, MM, MM, dtype=other))
     out = form(*inputs, some_mask(-100.0).half())
     assert out.dtype == dtype
