@@ -138,7 +138,7 @@ COLS = Table(
 BIAS = Table(
     "window_backward_bias",
     _tiles(16, (75, _ALL, Tile(64, 32)))
-    | _tiles(32, (75, _NARROW, Tile(16, 32)), (75, (64,), Tile(16, 16))),
+    | _tiles(32, (75, _NARROW, Tile(16, 32)), (75, (64,), Tile(16, 64, warps=8, stages=1))),
 )
 
 
