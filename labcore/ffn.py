@@ -45,10 +45,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, width, hidden=None, activation="relu", *, bias=True):
         super().__init__()
-        flag("bias", bias)
         self.activation, self.function = activation, function_of(activation)
-        whole("width", width)
-        hidden = 4 * width if hidden is None else whole("hidden", hidden)
+        hidden = _hidden(width, hidden, bias, thirds=12)
         self.up_proj = nn.Linear(width, hidden, bias=bias)
         self.down_proj = nn.Linear(hidden, width, bias=bias)
 
@@ -70,10 +68,8 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width, hidden=None, activation="silu", *, bias=False):
         super().__init__()
-        flag("bias", bias)
         self.activation, self.function = activation, function_of(activation)
-        whole("width", width)
-        hidden = max(8 * width // 3, 1) if hidden is None else whole("hidden", hidden)
+        hidden = _hidden(width, hidden, bias, thirds=8)
         self.gate_proj = nn.Linear(width, hidden, bias=bias)
         self.up_proj = nn.Linear(width, hidden, bias=bias)
         self.down_proj = nn.Linear(hidden, width, bias=bias)
@@ -81,3 +77,9 @@ class GatedFeedForward(nn.Module):
     def forward(self, x):
         check_input(x, "x", self.up_proj.weight)
         return self.down_proj(self.function(self.gate_proj(x)) * self.up_proj(x))
+
+
+def _hidden(width, hidden, bias, thirds):
+    """The hidden width, so many thirds of the width unless given; the arguments are checked."""
+    whole("width", width), flag("bias", bias)
+    return thirds * width // 3 if hidden is None else whole("hidden", hidden)

@@ -4,6 +4,8 @@ import math
 import numbers
 from typing import NamedTuple
 
+import torch
+
 # Beyond this, sums of positions could leave 64 bits unnoticed.
 MOST = 2**31 - 1
 
@@ -85,6 +87,8 @@ def number(argument, value, *, above=-math.inf, least=-math.inf, most=math.inf):
     Traceback (most recent call last):
     ValueError: eps: got nan; allowed: a finite number above 0
     """
+    if type(value) is float and above < value < math.inf and least <= value <= most:
+        return value  # the usual case; below, words are put together
     try:
         ok = not isinstance(value, bool) and isinstance(value, numbers.Real)
         ok = ok and math.isfinite(value) and value > above and least <= value <= most
@@ -117,7 +121,6 @@ def check(x, pattern, name="x", **known):
     before the named ones. The same letter must have the same size everywhere, and the size given
     in `known` where there is one. Raises `ShapeError` with the tensor's name and both shapes.
 
-    >>> import torch
     >>> check(torch.zeros(3, 4, 5, 6), "B H T K", name="q", K=6)
     {'B': 3, 'H': 4, 'T': 5, 'K': 6}
     >>> check(torch.zeros(3, 5), "B H T K", name="q")
@@ -146,3 +149,41 @@ def check(x, pattern, name="x", **known):
         if not axis.isdigit():
             sizes[axis] = size
     return sizes
+
+
+def check_ids(x, name, vocabulary=None, pattern=None, *, dtypes=(torch.int64, torch.int32)):
+    """None, or an error unless `x` is a tensor of ids 0 … vocabulary - 1, of this `pattern`.
+
+    Without a `vocabulary` only negative ids are refused. The range is checked on the CPU only: on a
+    GPU it would wait for the device, which reports a bad index itself.
+
+    >>> check_ids(torch.tensor([3]), "ids", 3)
+    Traceback (most recent call last):
+    ValueError: ids: got values 3 to 3; allowed: values 0 to 2
+    >>> check_ids(torch.tensor([[1.0]]), "ids", 3, "B T")
+    Traceback (most recent call last):
+    TypeError: ids: got torch.float32; allowed: an int64 or int32 tensor
+    """
+    given = x.dtype if isinstance(x, torch.Tensor) else type(x).__name__
+    if given not in dtypes:
+        told = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        require(False, name, given, f"an {told} tensor", error=TypeError)
+    if pattern is not None and x.ndim != pattern.count(" ") + 1:
+        check(x, pattern, name)
+    if x.device.type == "cpu" and x.numel():
+        low, high = (int(end) for end in x.aminmax())
+        inside = low >= 0 and (vocabulary is None or high < vocabulary)
+        if not inside:
+            allowed = (
+                "values of at least 0" if vocabulary is None else f"values 0 to {vocabulary - 1}"
+            )
+            require(False, name, f"values {low} to {high}", allowed)
+
+
+def dropout_share(value):
+    """`value` as a float, when it is a share of numbers that dropout may set to 0, from 0 to 1.
+
+    >>> dropout_share(0.1)
+    0.1
+    """
+    return number("dropout", value, least=0, most=1)

@@ -15,6 +15,7 @@ from labcore.attention import (
     chunk_mask,
     combine,
     padding_mask,
+    prefix_mask,
     window_mask,
 )
 from labcore.blocks import (
@@ -28,7 +29,8 @@ from labcore.blocks import (
 from labcore.claims import ClaimError, claim
 from labcore.embed import LearnedPositions, SinusoidalPositions, TokenEmbedding, sinusoidal
 from labcore.ffn import FeedForward, GatedFeedForward
-from labcore.models import Bert, BertConfig
+from labcore.metrics import cost_table, jacobian, layers_to_connect, parameters
+from labcore.models import Bert, BertConfig, Encoder
 from labcore.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, layer_norm
 
 B, T, S, H, K, D = 2, 5, 7, 4, 3, 12
@@ -131,6 +133,13 @@ REFUSED = [
     ("ids", ValueError, lambda: bert()(torch.ones(B, 10).long())),
     ("token_types", TypeError, lambda: bert()(IDS, token_types=[[0]])),
     ("token_types", ValueError, lambda: bert()(IDS, token_types=IDS + 1)),
+    ("causal", TypeError, lambda: prefix_mask(2, 3, causal="no")),
+    ("dilated", TypeError, lambda: longest_path("convolution", 9, dilated="no")),
+    ("dilated", TypeError, lambda: cost_table(5, 3, dilated="no")),
+    ("trainable", TypeError, lambda: parameters(nn.Linear(2, 3), "no")),
+    ("most", ValueError, lambda: layers_to_connect(nn.Identity, heads(T, D), most=0)),
+    ("outputs", ValueError, lambda: jacobian(nn.Identity(), heads(T, D), [True])),
+    ("need_states", TypeError, lambda: Encoder("cnn", D, 1)(heads(B, T, D), need_states="no")),
     ("hidden_BTD", ValueError, lambda: bert().pool(heads(B, 0, D))),
     ("hidden_BTD", ValueError, lambda: bert().pool(heads(B, T, 1, D))),
 ]

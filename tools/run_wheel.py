@@ -15,7 +15,8 @@ from pathlib import Path
 
 import lanes
 
-MOST_BYTES = 300_000
+# Code, ledger, fonts and recorded data of all chapters: a second's download on a hosted machine.
+MOST_BYTES = 1_000_000
 # Newer kernels refuse the old IPython, and setuptools was once part of every environment.
 BESIDE = ["ipykernel<7", "setuptools<81"]
 RUN = """

@@ -8,6 +8,8 @@ Room for `max_length` tokens is taken once; appending writes into it and hands o
 that grows by concatenation copies itself at every step.
 """
 
+import contextlib
+
 import torch
 
 from labcore.attention.scores import check_float
@@ -30,7 +32,10 @@ class LayerCache:
         sizes = {"batch": batch, "max_length": max_length, "kv_heads": kv_heads}
         for name, value in {**sizes, "key_width": key_width, "value_width": value_width}.items():
             whole(name, value)
-        room = {"dtype": dtype or torch.get_default_dtype(), "device": device}
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+        require(real, "dtype", dtype, "a floating-point dtype", TypeError)
+        room = {"dtype": dtype, "device": device}
         self.keys = torch.zeros(batch, kv_heads, max_length, key_width, **room)
         self.values = torch.zeros(batch, kv_heads, max_length, value_width, **room)
         self.length = 0
@@ -144,7 +149,28 @@ class KVCache:
 
     def cut(self, length):
         """None; forgets all tokens from position `length` on."""
-        ok = isinstance(length, int) and 0 <= length <= self.length
-        require(ok, "length", given=repr(length), allowed=f"0 to {self.length}")
+        most = self.length
+        require(whole("length", length, 0) <= most, "length", length, f"0 to {most}")
         for layer in self.layers:
             layer.length = length
+
+    @contextlib.contextmanager
+    def appending(self):
+        """A context for a run through all layers: an error in it leaves every layer as it was.
+
+        Without it the layers before the error would hold tokens that the others never saw.
+
+        >>> cache = KVCache(2, 1, 9, kv_heads=1, key_width=2)
+        >>> with contextlib.suppress(RuntimeError), cache.appending():
+        ...     _ = cache.layers[0].append(torch.ones(1, 1, 3, 2), torch.ones(1, 1, 3, 2))
+        ...     raise RuntimeError
+        >>> [layer.length for layer in cache.layers]
+        [0, 0]
+        """
+        before = self.length
+        try:
+            yield self
+        except BaseException:
+            for layer in self.layers:
+                layer.length = before
+            raise

@@ -7,7 +7,7 @@ sees the last key: masks are aligned to the bottom right).
 
 import torch
 
-from labcore.shapes import require, whole
+from labcore.shapes import flag, require, whole
 
 
 def causal_mask(T, S=None, *, offset=None, device=None):
@@ -112,8 +112,7 @@ def prefix_mask(prefix, T, *, causal=True, device=None):
     >>> prefix_mask(1, 2, causal=False).int().tolist()
     [[1, 0, 0], [1, 1, 1], [1, 1, 1]]
     """
-    whole("prefix", prefix, 0)
-    whole("T", T, 0)
+    whole("prefix", prefix, 0), whole("T", T, 0), flag("causal", causal)
     places = torch.arange(prefix + T, device=device)
     queries, keys = places[:, None], places[None, :]
     return (keys < prefix) | ((queries >= prefix) & ((keys <= queries) | (not causal)))

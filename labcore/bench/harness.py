@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from labcore.shapes import require
+from labcore.shapes import number, require, whole
 
 
 class Spread(NamedTuple):
@@ -59,8 +59,7 @@ def compare(ours, theirs, *, rounds=15, block=0.02, warmup=0.2, device="cpu", cl
     >>> comparison.rounds, comparison.ratio.low > 0
     (4, True)
     """
-    whole = isinstance(rounds, int) and not isinstance(rounds, bool) and rounds >= 3
-    require(whole, "rounds", given=repr(rounds), allowed="a whole number of at least 3")
+    whole("rounds", rounds, 3), number("block", block, above=0), number("warmup", warmup, least=0)
     for name, function in (("ours", ours), ("theirs", theirs)):
         require(callable(function), name, given=function, allowed="a function without arguments")
     device = torch.device(device)

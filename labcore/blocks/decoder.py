@@ -8,9 +8,10 @@ Self-attention is causal; cross-attention is not: the source is complete before 
 from torch import nn
 
 from labcore.attention import MultiHeadAttention
+from labcore.attention.scores import check_float
 from labcore.ffn import FeedForward
 from labcore.norms import LayerNorm
-from labcore.shapes import require
+from labcore.shapes import dropout_share, require
 
 
 class DecoderBlock(nn.Module):
@@ -38,9 +39,10 @@ class DecoderBlock(nn.Module):
         self.cross_norm = LayerNorm(width, eps)
         self.ffn = FeedForward(width, hidden, activation)
         self.ffn_norm = LayerNorm(width, eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout_share(dropout))
 
     def forward(self, x, memory, mask=None, memory_mask=None, *, causal=True, need_weights=False):
+        check_float(memory, "memory")  # None would mean self-attention, and not even a causal one
         kept = []
 
         def found(result):

@@ -11,7 +11,7 @@ from torch import nn
 from labcore.attention import MultiHeadAttention
 from labcore.ffn import FeedForward
 from labcore.norms import LayerNorm
-from labcore.shapes import require
+from labcore.shapes import dropout_share, flag, require
 
 LAYOUTS = ("post", "pre", "none")
 
@@ -54,12 +54,12 @@ class EncoderBlock(nn.Module):
     ):
         super().__init__()
         check_layout(norm)
-        self.norm, self.residual = norm, residual
+        self.norm, self.residual = norm, flag("residual", residual)
         self.attention = MultiHeadAttention(width, heads)
         self.attention_norm = norm_of(norm, width, eps)
         self.ffn = FeedForward(width, hidden, activation)
         self.ffn_norm = norm_of(norm, width, eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout_share(dropout))
 
     def forward(self, x, mask=None, *, causal=False, need_weights=False):
         kept = []
@@ -126,7 +126,7 @@ class MixerBlock(nn.Module):
         self.mixer_norm = norm_of(norm, width)
         self.ffn = FeedForward(width, hidden, activation)
         self.ffn_norm = norm_of(norm, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout_share(dropout))
 
     def forward(self, x, lengths=None):
         x = placed(x, lambda y: self.dropout(self.mixer(y, lengths)), self.mixer_norm, self.norm)

@@ -135,7 +135,7 @@ def longest_path(kind, N, *, kernel=3, dilated=True):
     """
     kinds = ("attention", "recurrence", "convolution")
     require(kind in kinds, "kind", given=repr(kind), allowed=", ".join(kinds))
-    whole("N", N)
+    whole("N", N), flag("dilated", dilated)
     if kind == "attention":
         return 1.0
     if kind == "recurrence":

@@ -16,8 +16,9 @@ all but "last" are our reading of the names, not taken from a paper.
 import torch
 from torch import nn
 
-from labcore.attention import attend
-from labcore.shapes import ShapeError, require
+from labcore.attention import MultiHeadAttention, attend
+from labcore.attention.scores import check_float
+from labcore.shapes import ShapeError, require, whole
 
 WIRINGS = ("last", "same", "parallel", "fine", "full", "adaptive")
 
@@ -31,6 +32,7 @@ def connections(wiring, layers):
     [[1, 0, 1], [0, 1, 1], [0, 0, 2]]
     """
     _check_wiring(wiring)
+    whole("layers", layers)
     own, last = torch.eye(layers), torch.zeros(layers, layers)
     last[:, -1] = 1
     even = torch.full((layers, layers), 1 / layers)
@@ -54,13 +56,16 @@ class WiredAttention(nn.Module):
     def __init__(self, attention, wiring, layer, layers):
         super().__init__()
         _check_wiring(wiring)
-        inside = isinstance(layer, int) and 0 <= layer < layers
-        require(inside, "layer", repr(layer), f"0 to {layers - 1}")
+        whole("layers", layers)
+        require(whole("layer", layer, 0) < layers, "layer", layer, f"0 to {layers - 1}")
+        told, ours = type(attention).__name__, isinstance(attention, MultiHeadAttention)
+        require(ours, "attention", told, "a MultiHeadAttention", TypeError)
         self.wiring, self.layer, self.layers = wiring, layer, layers
         self.attention = attention
         self.mix = nn.Parameter(torch.zeros(layers)) if wiring == "adaptive" else None
 
     def forward(self, x, memories, mask=None, *, need_weights=False):
+        check_float(memories, "memories")
         given = list(memories.shape)
         fits = memories.ndim == 4 and given[0] == self.layers
         require(fits, "memories", f"shape {given}", f"[L={self.layers}, B, S, D]", ShapeError)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import torch
 
-from labcore.shapes import require
+from labcore.decode.checks import CheckedScore, check_prefix, check_top
+from labcore.shapes import ShapeError, flag, number, require, whole
 
 PENALTIES = ("gnmt", "power")
 STOPS = ("bound", "count")
@@ -54,13 +55,16 @@ def log_probabilities(logits, normalise=True):
     >>> log_probabilities(torch.tensor([0.0, 0.0])).exp().tolist()
     [0.5, 0.5]
     """
+    told = type(logits).__name__
+    require(isinstance(logits, torch.Tensor), "score", told, "a tensor [..., Y]", TypeError)
     logits = logits.double()
-    require(not logits.isnan().any(), "score", given="NaN", allowed="numbers and -inf")
-    if normalise:
+    top = logits.amax(-1) if logits.numel() else logits.flatten()
+    check_top(top, "score", dead=True)
+    if flag("normalise", normalise):
         dead = (logits == -math.inf).all(-1, keepdim=True)
         return logits.masked_fill(dead, 0.0).log_softmax(-1).masked_fill(dead, -math.inf)
-    top = logits.max().item() if logits.numel() else 0.0
-    require(top <= 0, "score", given=f"a log-probability of {top:g}", allowed="at most 0")
+    most = top.max().item() if top.numel() else 0.0
+    require(most <= 0, "score", given=f"a log-probability of {most:g}", allowed="at most 0")
     return logits
 
 
@@ -71,6 +75,7 @@ def beam_step(candidates_BKY, k):
     >>> parents.tolist(), tokens.tolist()
     ([[1, 0]], [[0, 0]])
     """
+    _check_candidates(candidates_BKY, k)
     Y = candidates_BKY.shape[-1]
     ranked, places = candidates_BKY.flatten(1).sort(descending=True, stable=True)
     return ranked[:, :k], places[:, :k] // Y, places[:, :k] % Y
@@ -83,9 +88,14 @@ def length_penalty(length, alpha, kind="gnmt"):
     (1.4386, 4.0, 1.0)
     """
     require(kind in PENALTIES, "penalty", repr(kind), " or ".join(PENALTIES))
-    require(math.isfinite(alpha) and alpha >= 0, "alpha", alpha, "a number of at least 0")
-    require(length >= 1, "length", length, "at least 1")
-    return float(((5 + length) / 6 if kind == "gnmt" else length) ** alpha)
+    number("alpha", alpha, least=0)
+    whole("length", length)
+    base = (5 + length) / 6 if kind == "gnmt" else length
+    try:
+        return float(base) ** alpha
+    except OverflowError:
+        allowed = f"a number whose penalty of length {length} is finite"
+        require(False, "alpha", alpha, allowed)
 
 
 def backtrack(rounds, slot, sequence=0):
@@ -96,6 +106,7 @@ def backtrack(rounds, slot, sequence=0):
     >>> backtrack([first, second], slot=0)
     [8, 3]
     """
+    _check_place(rounds, slot, sequence)
     ids = []
     for entry in reversed(rounds):
         ids.append(int(entry.tokens_BK[sequence, slot]))
@@ -116,7 +127,7 @@ def beam_search(
     may have no column at all. Rows reach `score` as b·beam + slot.
 
     Raises ValueError for a beam or length below 1, an `eos` outside the vocabulary, a negative
-    alpha, NaN scores.
+    alpha, NaN or +∞ among the scores, and a sequence of which no path is left.
 
     >>> def score(prefix):  # token 0 looks better, token 1 leads further
     ...     last = [[0.6, 0.4]] if prefix.shape[1] == 0 else [[0.4, 0.6], [0.1, 0.9]]
@@ -127,18 +138,16 @@ def beam_search(
     >>> best.ids, round(math.exp(best.score), 3)
     ([1, 1, 1], 0.324)
     """
-    _check(start_BT, beam, max_new_tokens, eos, alpha, penalty, stop)
-    B = len(start_BT)
+    _check(start_BT, beam, max_new_tokens, alpha, penalty, stop, normalise)
+    ask, B = CheckedScore(score, dead=True, eos=eos), len(start_BT)
     prefix = start_BT.repeat_interleave(beam, 0)
     scores_BK = torch.full((B, beam), -math.inf, dtype=torch.float64, device=start_BT.device)
     scores_BK[:, 0] = 0.0  # one prefix to begin with: k equal ones would stay equal
     pools, rounds, expanded = [[] for _ in range(B)], [], [0] * B
     for length in range(1, max_new_tokens + 1):
-        logp = log_probabilities(score(prefix), normalise)
-        Y = logp.shape[-1]
-        require(eos is None or eos < Y, "eos", eos, f"an id below the vocabulary size {Y}")
+        logp = log_probabilities(ask(prefix), normalise)
         expanded = [n + int(s.isfinite().sum()) for n, s in zip(expanded, scores_BK, strict=True)]
-        candidates = scores_BK[..., None] + logp.view(B, beam, Y)
+        candidates = scores_BK[..., None] + logp.view(B, beam, -1)
         _finish(candidates, beam, eos, length, rounds, pools, (alpha, penalty))
         scores_BK, parents, tokens = _living(candidates, beam, eos)
         rounds.append(Round(candidates, scores_BK, parents, tokens))
@@ -150,6 +159,7 @@ def beam_search(
         prefix = torch.cat([prefix[rows], tokens.reshape(-1, 1)], 1)
         if hasattr(score, "reorder"):
             score.reorder(rows)
+    require(all(pools), "score", "-inf on every path", "at least one path for each sequence")
     return BeamResult([_ranked(pool, beam) for pool in pools], rounds, expanded)
 
 
@@ -202,16 +212,26 @@ def _ranked(pool, beam):
     return sorted(pool, key=lambda h: -h.value)[:beam]
 
 
-def _check(start_BT, beam, max_new_tokens, eos, alpha, penalty, stop):
-    shape = list(start_BT.shape)
-    require(len(shape) == 2 and shape[0] > 0, "start", f"shape {shape}", "[B, T] with B ≥ 1")
-    require(_whole(beam, 1), "beam", repr(beam), "a whole number of at least 1")
-    allowed = "a whole number of at least 1"
-    require(_whole(max_new_tokens, 1), "max_new_tokens", repr(max_new_tokens), allowed)
-    require(eos is None or _whole(eos, 0), "eos", repr(eos), "None, or a token id of at least 0")
+def _check(start_BT, beam, max_new_tokens, alpha, penalty, stop, normalise):
+    check_prefix(start_BT, "start")
+    require(len(start_BT) > 0, "start", f"shape {list(start_BT.shape)}", "[B, T] with B ≥ 1")
+    whole("beam", beam), whole("max_new_tokens", max_new_tokens), flag("normalise", normalise)
     require(stop in STOPS, "stop", repr(stop), " or ".join(STOPS))
-    length_penalty(1, alpha, penalty)
+    length_penalty(max_new_tokens, alpha, penalty)  # the largest that will be asked for
 
 
-def _whole(value, least):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _check_candidates(candidates, k):
+    whole("k", k)
+    fits = isinstance(candidates, torch.Tensor) and candidates.ndim == 3
+    given = f"shape {list(candidates.shape)}" if hasattr(candidates, "shape") else candidates
+    require(fits, "candidates", given, "scores [B, k, Y]", ShapeError)
+    require(not bool(candidates.isnan().any()), "candidates", "NaN", "numbers and -inf")
+
+
+def _check_place(rounds, slot, sequence):
+    if not len(rounds):
+        return
+    for name, value, size in zip(
+        ("sequence", "slot"), (sequence, slot), rounds[-1].tokens_BK.shape, strict=True
+    ):
+        require(whole(name, value, 0) < size, name, value, f"0 to {size - 1}")

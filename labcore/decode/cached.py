@@ -2,7 +2,7 @@
 
 import torch
 
-from labcore.shapes import ShapeError, require
+from labcore.shapes import check_ids, require
 
 
 class CachedScore:
@@ -24,11 +24,12 @@ class CachedScore:
     def __init__(self, model, cache):
         self.model, self.cache = model, cache
         self.prefix = None
+        # Searches read it to refuse ids outside the vocabulary before they ask for the first time.
+        self.Y = model.config.vocabulary
 
     @torch.no_grad()
     def __call__(self, prefix_BT):
-        given = f"shape {list(prefix_BT.shape)}"
-        require(prefix_BT.ndim == 2, "prefix", given, "shape [B, T]", ShapeError)
+        check_ids(prefix_BT, "prefix", None, "B T")
         seen = self.cache.length
         allowed = f"more than the {seen} tokens already seen"
         require(prefix_BT.shape[1] > seen, "prefix", f"{prefix_BT.shape[1]} tokens", allowed)

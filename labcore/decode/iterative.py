@@ -8,8 +8,8 @@ and the next round chooses them with the kept ones in view.
 
 import torch
 
-from labcore.decode.cut import check_rows
-from labcore.shapes import ShapeError, require, whole
+from labcore.decode.checks import check_generator, check_prefix, check_tokens, check_top
+from labcore.shapes import ShapeError, flag, require, whole
 
 
 @torch.no_grad()
@@ -27,14 +27,13 @@ def fill(score, slots, *, mask, rounds=1, forbidden=(), generator=None, history=
     >>> fill(score, torch.tensor([[0, 0]]), mask=0, rounds=2, history=True)
     [tensor([[0, 2]]), tensor([[1, 2]])]
     """
-    check_rows(slots, "slots")
-    whole("rounds", rounds)
+    _check(score, slots, mask, rounds, forbidden, history, generator)
     ids, asked = slots, slots == mask
     open_ = asked  # the slots that this round chooses
     certainty = torch.full(slots.shape, torch.inf, dtype=torch.float64, device=slots.device)
     told = []
     for done in range(1, rounds + 1):
-        shares = slot_shares(score, ids, (mask, *forbidden))
+        shares = slot_shares(score, ids, forbidden, mask)
         chosen, sure = _choose(shares, generator)
         ids = torch.where(open_, chosen, ids)
         certainty = torch.where(open_, sure, certainty)
@@ -45,18 +44,23 @@ def fill(score, slots, *, mask, rounds=1, forbidden=(), generator=None, history=
     return told if history else ids
 
 
-def slot_shares(score, ids, forbidden=()):
-    """Probabilities [B, T, Y] of every slot, 0 for `forbidden` ids, from checked logits."""
+def slot_shares(score, ids, forbidden=(), mask=None):
+    """Probabilities [B, T, Y] of every slot, 0 for `mask` and `forbidden` ids, from checked logits.
+
+    Raises ValueError for NaN, +∞ and a slot in which no token is left.
+    """
     logits = score(ids)
     fits = isinstance(logits, torch.Tensor) and logits.shape[:-1] == ids.shape
-    shape = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-    allowed = f"[B={ids.shape[0]}, T={ids.shape[1]}, Y]"
-    require(fits, "score", f"scores of shape {shape}", allowed, error=ShapeError)
-    inside = all(0 <= token < logits.shape[-1] for token in forbidden)
-    allowed = f"ids from 0 to {logits.shape[-1] - 1}"
-    require(inside, "forbidden", list(forbidden), allowed)
-    never = torch.tensor(sorted(set(forbidden)), dtype=torch.int64, device=logits.device)
-    return logits.double().index_fill(-1, never, -torch.inf).softmax(-1)
+    given = f"scores of shape {list(logits.shape) if hasattr(logits, 'shape') else None}"
+    allowed = f"[B={ids.shape[0]}, T={ids.shape[1]}, Y] with Y ≥ 1"
+    require(fits and logits.shape[-1] >= 1, "score", given, allowed, error=ShapeError)
+    check_tokens(forbidden, "forbidden", logits.shape[-1])
+    own = [] if mask is None else [mask]
+    check_tokens(own, "mask", logits.shape[-1])
+    never = torch.tensor(sorted({*forbidden, *own}), dtype=torch.int64, device=logits.device)
+    left = logits.double().index_fill(-1, never, -torch.inf)
+    check_top(left.amax(-1), "score")
+    return left.softmax(-1)
 
 
 def least(certainty, counts):
@@ -79,3 +83,12 @@ def _choose(shares, generator):
     flat = shares.flatten(0, 1)
     chosen = torch.multinomial(flat, 1, generator=generator).view(shares.shape[:-1])
     return chosen, shares.gather(-1, chosen[..., None])[..., 0]
+
+
+def _check(score, slots, mask, rounds, forbidden, history, generator):
+    """None, or an error before the score is asked for the first time."""
+    check_prefix(slots, "slots")
+    whole("mask", mask, 0), whole("rounds", rounds), flag("history", history)
+    check_tokens(forbidden, "forbidden"), check_generator(generator)
+    told = type(score).__name__
+    require(callable(score), "score", told, "a function of ids [B, T]", TypeError)

@@ -2,12 +2,14 @@
 
 import itertools
 import math
+import numbers
 from typing import NamedTuple
 
 import torch
 
 from labcore.decode.beam import Hypothesis, length_penalty, log_probabilities
-from labcore.shapes import require
+from labcore.decode.checks import CheckedScore
+from labcore.shapes import check_ids, flag, require, whole
 
 MOST_PATHS = 2_000_000
 
@@ -24,14 +26,20 @@ class TableScore:
     """
 
     def __init__(self, table, Y, otherwise=None):
-        require(Y >= 1, "Y", given=Y, allowed="at least one token")
+        whole("Y", Y)
         rows = {**table, None: [-math.inf] * Y if otherwise is None else otherwise}
         for prefix, row in rows.items():
-            require(len(row) == Y, f"table[{prefix}]", f"{len(row)} numbers", f"{Y} numbers")
+            name = "otherwise" if prefix is None else f"table[{prefix}]"
+            require(len(row) == Y, name, f"{len(row)} numbers", f"{Y} numbers")
+            good = all(isinstance(x, numbers.Real) and x < math.inf for x in row)  # NaN fails too
+            require(good, name, list(row), "numbers and -inf")
+            ids = prefix is None or all(type(y) is int and 0 <= y < Y for y in prefix)
+            require(ids, "table", f"the prefix {prefix}", f"tuples of ids 0 to {Y - 1}")
         self.Y = Y
         self.rows = {p: torch.tensor(row, dtype=torch.float64) for p, row in rows.items()}
 
     def __call__(self, prefix_BT):
+        check_ids(prefix_BT, "prefix", self.Y, "B T")
         other = self.rows[None]
         return torch.stack([self.rows.get(tuple(row), other) for row in prefix_BT.tolist()])
 
@@ -47,8 +55,8 @@ class RandomTree:
     """
 
     def __init__(self, Y, T, seed=0):
-        require(Y >= 1 and T >= 1, "Y, T", given=f"{Y}, {T}", allowed="at least 1 each")
-        require(Y**T <= MOST_PATHS, "Y, T", f"{Y**T} paths", f"at most {MOST_PATHS}")
+        whole("Y", Y), whole("T", T), whole("seed", seed, 0)
+        _check_paths(Y, T, "T")
         draw = torch.Generator().manual_seed(seed)
         self.Y, self.T = Y, T
         self.levels = []
@@ -58,6 +66,7 @@ class RandomTree:
             self.levels.append((waits / waits.sum(-1, keepdim=True)).log())
 
     def __call__(self, prefix_BT):
+        check_ids(prefix_BT, "prefix", self.Y, "B T")
         length = prefix_BT.shape[1]
         require(length < self.T, "prefix", f"length {length}", f"at most {self.T - 1}")
         place = torch.zeros(len(prefix_BT), dtype=torch.long)
@@ -81,8 +90,8 @@ def word_tree(table):
     for prefix, row in table.items():
         unknown = [word for word in prefix.split() if word not in ids]
         require(not unknown, f"table[{prefix!r}]", unknown, "words that some row continues with")
-        numbers = [row.get(word, -math.inf) for word in words]
-        rows[tuple(ids[word] for word in prefix.split())] = numbers
+        found = [row.get(word, -math.inf) for word in words]
+        rows[tuple(ids[word] for word in prefix.split())] = found
     return TableScore(rows, len(words)), words
 
 
@@ -92,7 +101,7 @@ def paths(Y, T):
     >>> sum(1 for _ in paths(2, 3))
     8
     """
-    return itertools.product(range(Y), repeat=T)
+    return itertools.product(range(whole("Y", Y)), repeat=whole("T", T, 0))
 
 
 class Search(NamedTuple):
@@ -107,19 +116,21 @@ class Search(NamedTuple):
 def exhaustive(score, *, length, eos=None, alpha=0.0, penalty="gnmt", normalise=True):
     """`Search` over every sequence of at most `length` tokens that ends in `eos` or has them all.
 
-    Of equal values the first in the order of ids wins. Refuses more than two million paths.
+    Of equal values the first in the order of ids wins. Refuses a vocabulary and a length that allow
+    more than two million sequences, before it searches.
 
     >>> exhaustive(TableScore({(): [-0.7, -0.9]}, 2), length=1, normalise=False).best.ids
     [0]
     """
-    require(length >= 1, "length", given=length, allowed="at least 1")
+    length_penalty(length, alpha, penalty), flag("normalise", normalise)
+    ask = CheckedScore(score, dead=True, eos=eos)
+    _check_paths(ask.Y, length)
     frontier, totals = torch.zeros(1, 0, dtype=torch.long), torch.zeros(1, dtype=torch.float64)
     found, count, expanded = [], 0, 0
     for t in range(1, length + 1):
-        logp = log_probabilities(score(frontier), normalise)
+        logp = log_probabilities(ask(frontier), normalise)
         Y = logp.shape[-1]
-        require(len(frontier) * Y <= MOST_PATHS, "length", length, f"at most {MOST_PATHS} paths")
-        require(eos is None or 0 <= eos < Y, "eos", eos, f"an id from 0 to {Y - 1}")
+        _check_paths(Y, length)
         expanded += len(frontier)
         totals = (totals[:, None] + logp).flatten()
         tokens = torch.arange(Y).repeat(len(frontier))[:, None]
@@ -141,6 +152,12 @@ def exhaustive(score, *, length, eos=None, alpha=0.0, penalty="gnmt", normalise=
     return Search(max(found, key=lambda h: h.value), count, expanded)
 
 
+def _check_paths(Y, length, name="length"):
+    """None, or an error when a vocabulary of Y (None: not known yet) makes too many paths."""
+    few = Y is None or (length * math.log2(Y) < 64 and Y**length <= MOST_PATHS)
+    require(few, name, length, f"a length with at most {MOST_PATHS} paths over {Y} tokens")
+
+
 class Node(NamedTuple):
     """A candidate in a trace: ids of its prefix, its score, and whether it was kept."""
 
@@ -158,6 +175,8 @@ def nodes(result, sequence=0):
     >>> [[node.kept for node in layer] for layer in nodes(result)]
     [[True, True, False], [True, True, False, False, False, False]]
     """
+    rows = len(result.hypotheses)
+    require(whole("sequence", sequence, 0) < rows, "sequence", sequence, f"0 to {rows - 1}")
     layers, prefixes = [], [()]
     for entry in result.rounds:
         chosen = zip(

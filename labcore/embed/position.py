@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from labcore.attention.scores import check_float, check_input
-from labcore.embed.token import check_ids
-from labcore.shapes import ShapeError, number, require, whole
+from labcore.shapes import ShapeError, check_ids, number, require, whole
 
 
 def sinusoidal(positions, width, base=10000.0, *, dtype=torch.float64, device=None):
@@ -52,9 +51,14 @@ class SinusoidalPositions(nn.Module):
         sinusoidal(0, width, base)  # refuses a bad width or base now, not at the first batch
         self.width, self.base = width, base
 
-    def forward(self, x, offset=0):
+    def forward(self, x, offset=0, positions=None):
+        """`positions`, ids [T] or [B, T], replace the count offset, offset + 1, …"""
         check_inputs(x, self.width)
         whole("offset", offset, 0)
+        if positions is not None:
+            check_places(positions, x)
+            codes = sinusoidal(positions.flatten(), self.width, self.base, dtype=x.dtype)
+            return x + codes.unflatten(0, positions.shape)
         places = torch.arange(offset, offset + x.shape[-2], device=x.device)
         return x + sinusoidal(places, self.width, self.base, dtype=x.dtype)
 
@@ -74,19 +78,13 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_length, width).normal_(std=0.02))
 
     def forward(self, x, offset=0, positions=None):
-        """`positions`, an int tensor [T] or [B, T], replaces the count offset, offset + 1, …"""
+        """`positions`, ids [T] or [B, T], replace the count offset, offset + 1, …"""
         check_inputs(x, self.weight.shape[1])
         check_input(x, "x", self.weight)
         whole("offset", offset, 0)
         longest = self.weight.shape[0]
         if positions is not None:
-            check_ids(positions, "positions", longest)
-            fits = positions.ndim >= 1 and x.shape[-1 - positions.ndim : -1] == positions.shape
-            given, allowed = (
-                f"shape {list(positions.shape)}",
-                f"shape {list(x.shape[:-1])} or its end",
-            )
-            require(fits, "positions", given, allowed, error=ShapeError)
+            check_places(positions, x, longest)
             return x + nn.functional.embedding(positions, self.weight)
         end = offset + x.shape[-2]
         require(end <= longest, "x", f"positions up to {end - 1}", f"positions 0 to {longest - 1}")
@@ -98,6 +96,14 @@ def check_inputs(x, width):
     check_float(x, "x")
     fits = x.ndim >= 2 and x.shape[-1] == width
     require(fits, "x", f"shape {list(x.shape)}", f"[..., T, D={width}]", error=ShapeError)
+
+
+def check_places(positions, x, count=None):
+    """None, or an error unless `positions` are ids [T] or [..., T] (below `count`) that fit x."""
+    check_ids(positions, "positions", count)
+    fits = positions.ndim >= 1 and x.shape[-1 - positions.ndim : -1] == positions.shape
+    given, allowed = f"shape {list(positions.shape)}", f"shape {list(x.shape[:-1])} or its end"
+    require(fits, "positions", given, allowed, error=ShapeError)
 
 
 def _places(positions, device):

@@ -11,7 +11,9 @@ import math
 import torch
 from torch import nn
 
-from labcore.shapes import require
+from labcore.shapes import flag, require, whole
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def relative_bucket(distance, buckets=32, max_distance=128, *, both=True):
@@ -25,21 +27,26 @@ def relative_bucket(distance, buckets=32, max_distance=128, *, both=True):
     >>> relative_bucket(torch.tensor([-20, -3, 0, 3, 20]), both=False).tolist()
     [17, 3, 0, 0, 0]
     """
-    whole = isinstance(distance, torch.Tensor) and not distance.is_floating_point()
-    given = distance.dtype if isinstance(distance, torch.Tensor) else type(distance).__name__
-    require(whole, "distance", given, "an integer tensor", TypeError)
-    least = 4 if both else 2
-    ok = isinstance(buckets, int) and buckets >= least and (not both or buckets % 2 == 0)
-    require(ok, "buckets", repr(buckets), f"{'an even' if both else 'a'} number from {least} on")
+    _check(distance, buckets, max_distance, both)
     side = buckets // 2 if both else buckets
     exact = side // 2
-    far = isinstance(max_distance, int) and max_distance > exact
-    require(far, "max_distance", repr(max_distance), f"a whole number above {exact}")
+    # 64 bits with room: the negative of the smallest number of a type would not fit into it.
+    distance = distance.long().clamp(-(2**31), 2**31)
     start = (distance > 0).long() * side if both else torch.zeros_like(distance)
     size = distance.abs() if both else (-distance).clamp(min=0)
     growth = torch.log(size.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     wide = (exact + (growth * (side - exact)).long()).clamp(max=side - 1)
     return start + torch.where(size < exact, size, wide)
+
+
+def _check(distance, buckets, max_distance, both):
+    given = distance.dtype if isinstance(distance, torch.Tensor) else type(distance).__name__
+    require(given in INTEGERS, "distance", given, "an integer tensor", TypeError)
+    flag("both", both)
+    whole("buckets", buckets, 4 if both else 2)
+    require(not both or buckets % 2 == 0, "buckets", buckets, "an even number, for both sides")
+    exact = buckets // 4 if both else buckets // 2
+    whole("max_distance", max_distance, exact + 1)
 
 
 class RelativeBias(nn.Module):
@@ -51,12 +58,14 @@ class RelativeBias(nn.Module):
 
     def __init__(self, heads, buckets=32, max_distance=128, *, both=True):
         super().__init__()
+        whole("heads", heads)
         self.buckets, self.max_distance, self.both = buckets, max_distance, both
         relative_bucket(torch.zeros(1, dtype=torch.long), buckets, max_distance, both=both)
         # Deviation 1: every head prefers some distances from the start; nothing else tells order.
         self.weight = nn.Parameter(torch.empty(buckets, heads).normal_(std=1.0))
 
     def forward(self, T, S, offset=0):
+        whole("T", T, 0), whole("S", S, 0), whole("offset", offset, 0)
         device = self.weight.device
         queries = torch.arange(offset, offset + T, device=device)[:, None]
         distance = torch.arange(S, device=device)[None, :] - queries

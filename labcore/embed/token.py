@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from labcore.shapes import number, require, whole
+from labcore.shapes import check_ids, number, whole
 
 
 class TokenEmbedding(nn.Module):
@@ -25,23 +25,3 @@ class TokenEmbedding(nn.Module):
         check_ids(ids, "ids", self.weight.shape[0])
         rows = nn.functional.embedding(ids, self.weight)
         return rows if self.scale == 1.0 else rows * self.scale
-
-
-def check_ids(ids, name, count):
-    """None, or an error unless `ids` is an int64 or int32 tensor of values 0 … count - 1.
-
-    The range is checked on the CPU only: on a GPU it would wait for the device, which reports a
-    bad index itself.
-
-    >>> check_ids(torch.tensor([3]), "ids", 3)
-    Traceback (most recent call last):
-    ValueError: ids: got values 3 to 3; allowed: values 0 to 2
-    """
-    given = ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__
-    whole = given in (torch.int64, torch.int32)
-    allowed = "an int64 or int32 tensor"
-    require(whole, name, given=given, allowed=allowed, error=TypeError)
-    if ids.device.type == "cpu" and ids.numel():
-        low, high = int(ids.min()), int(ids.max())
-        inside = low >= 0 and high < count
-        require(inside, name, f"values {low} to {high}", f"values 0 to {count - 1}")

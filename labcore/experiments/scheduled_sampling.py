@@ -72,10 +72,11 @@ def _mixed_loss(config, seed, form, schedule):
 
     def loss(model, source, framed):
         nonlocal step
+        passes = config["passes"] if form == "parallel" else 2
         share = true_share(schedule, step, **config["schedules"][schedule])
         step += 1
         return scheduled_loss(
-            model, source, framed, share, form=form, passes=config["passes"], generator=generator
+            model, source, framed, share, form=form, passes=passes, generator=generator
         )
 
     return loss

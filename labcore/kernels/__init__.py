@@ -6,5 +6,6 @@ a kernel runs: importing this package needs torch alone.
 """
 
 from labcore.kernels.dispatch import use, why
+from labcore.kernels.experts import expert_gemm
 
-__all__ = ["use", "why"]
+__all__ = ["expert_gemm", "use", "why"]

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from labcore.blocks.mixers import longest_path
-from labcore.shapes import whole
+from labcore.shapes import flag, whole
 
 
 class Cost(NamedTuple):
@@ -70,6 +70,7 @@ def parameters(module, trainable=False):
     >>> parameters(torch.nn.Linear(3, 2))
     8
     """
+    flag("trainable", trainable)
     return sum(p.numel() for p in module.parameters() if p.requires_grad or not trainable)
 
 

@@ -7,9 +7,12 @@ the number. Scores lie in 0 … 1; most reports multiply by 100. Smoothing follo
 
 import math
 from collections import Counter
+from collections.abc import Hashable
 from typing import NamedTuple
 
-from labcore.shapes import require
+import torch
+
+from labcore.shapes import flag, number, require, whole
 
 SMOOTHINGS = {"none": None, "floor": 0.1, "add_k": 1.0, "exp": None}
 
@@ -32,7 +35,7 @@ def ngrams(tokens, n):
     >>> ngrams("the cat the cat".split(), 2)[("the", "cat")]
     2
     """
-    _whole(n, "n")
+    whole("n", n), check_tokens(tokens, "tokens")
     return Counter(zip(*(tokens[i:] for i in range(n)), strict=False))
 
 
@@ -45,6 +48,7 @@ def clipped(candidate, references, n):
     >>> clipped("the the the the the the the".split(), ["the cat is on the mat".split()], 1)
     (2, 7)
     """
+    check_tokens(candidate, "candidate"), check_references(references)
     mine, most = ngrams(candidate, n), Counter()
     for reference in references:
         most |= ngrams(reference, n)
@@ -57,8 +61,7 @@ def brevity_penalty(c, r):
     >>> brevity_penalty(7, 6), round(brevity_penalty(2, 6), 4)
     (1.0, 0.1353)
     """
-    require(c >= 0, "c", given=c, allowed="a length of at least 0")
-    require(r >= 1, "r", given=r, allowed="a length of at least 1")
+    number("c", c, least=0), number("r", r, least=1)
     return 1.0 if c > r else math.exp(1 - r / c) if c else 0.0
 
 
@@ -87,16 +90,17 @@ def corpus_bleu(
 
     BLEU = BP · exp(Σ_n log p_n / N) (Papineni et al. 2002, section 2.3). `references[i]` is the
     list of references of candidate i; its length is that of the reference closest to the
-    candidate, the shorter one of two. `smoothing` is "none", "floor" (`value` matches in place of
-    0), "add_k" (`value` added to matches and totals for n ≥ 2) or "exp" (the j-th order without a
-    match gets 1/(2^j · total)). With `effective_order` only orders that the candidate has count.
+    candidate, the shorter one of two. `smoothing` is "none", "floor" (`value` matches, at most 1,
+    in place of 0), "add_k" (`value` added to matches and totals for n ≥ 2) or "exp" (the j-th order
+    without a match gets 1/(2^j · total)); "none" and "exp" take no `value`. With `effective_order`
+    only orders that the candidate has count.
 
     >>> one, other = "a b c d e".split(), "a b c d".split()
     >>> round(corpus_bleu([one, other], [[one], [one]]).score, 4)
     0.8948
     """
-    _check(candidates, references, max_n, smoothing, value)
-    value = SMOOTHINGS[smoothing] if value is None else value
+    _check(candidates, references, max_n)
+    flag("effective_order", effective_order), smoothing_value(smoothing, value)
     matched, total = [0] * max_n, [0] * max_n
     c = r = 0
     for candidate, own in zip(candidates, references, strict=True):
@@ -119,8 +123,12 @@ def smoothed(matched, total, smoothing="none", value=None):
     >>> smoothed([5, 3, 1, 0], [6, 5, 4, 3], "exp")[0][-1] == 1 / 6
     True
     """
+    value = smoothing_value(smoothing, value)
+    pairs = list(zip(matched, total, strict=True))
+    fits = all(0 <= number("matched", hits) <= number("total", all_) for hits, all_ in pairs)
+    require(fits, "matched", f"{list(matched)} of {list(total)}", "at least 0, at most the total")
     precisions, zeros = [0.0] * len(matched), 0
-    for i, (hits, all_) in enumerate(zip(matched, total, strict=True)):
+    for i, (hits, all_) in enumerate(pairs):
         if smoothing == "add_k" and i > 0:
             hits, all_ = hits + value, all_ + value
         if all_ == 0:  # the candidate is shorter than n tokens
@@ -133,37 +141,71 @@ def smoothed(matched, total, smoothing="none", value=None):
 
 
 def geometric_mean(numbers):
-    """exp of the mean logarithm; 0 where one of them is 0.
+    """exp of the mean logarithm of numbers that are not negative; 0 where one of them is 0.
 
     >>> geometric_mean([0.5, 0.125])
     0.25
     """
+    numbers = [number("numbers", x, least=0) for x in numbers]
     if not numbers or min(numbers) <= 0:
         return 0.0
     return math.exp(sum(math.log(x) for x in numbers) / len(numbers))
 
 
-def _check(candidates, references, max_n, smoothing, value):
-    _whole(max_n, "max_n")
-    require(smoothing in SMOOTHINGS, "smoothing", repr(smoothing), ", ".join(SMOOTHINGS))
-    good = value is None or value > 0
-    require(good, "value", given=value, allowed="None or a number above 0")
+def smoothing_value(smoothing, value=None):
+    """The number that this smoothing works with: `value`, its default, or None.
+
+    >>> smoothing_value("floor"), smoothing_value("add_k", 2), smoothing_value("exp")
+    (0.1, 2.0, None)
+    """
+    require(smoothing in list(SMOOTHINGS), "smoothing", repr(smoothing), ", ".join(SMOOTHINGS))
+    default = SMOOTHINGS[smoothing]
+    if value is None:
+        return default
+    require(default is not None, "value", value, f"None: smoothing {smoothing!r} takes none")
+    # More matches than n-grams would be a precision above 1.
+    return number("value", value, above=0, most=1 if smoothing == "floor" else math.inf)
+
+
+def check_tokens(tokens, name):
+    """None, or a TypeError unless `tokens` is a list or tuple of tokens that can be compared.
+
+    >>> check_tokens("the cat", "candidates")
+    Traceback (most recent call last):
+    TypeError: candidates: got the string 'the cat'; allowed: a list of tokens: split the text first
+    """
+    text, told = isinstance(tokens, str), f"the string {str(tokens)[:20]!r}"
+    require(not text, name, told, "a list of tokens: split the text first", TypeError)
+    listed, told = isinstance(tokens, (list, tuple)), type(tokens).__name__
+    require(listed, name, told, "a list of tokens; of a tensor, its tolist()", TypeError)
+    # Two tensors of the same number are never the same n-gram.
+    kinds = {kind for kind in map(type, tokens) if issubclass(kind, torch.Tensor)}
+    kinds |= {kind for kind in map(type, tokens) if not issubclass(kind, Hashable)}
+    told = f"tokens of type {sorted(kind.__name__ for kind in kinds)}"
+    require(not kinds, name, told, "tokens such as words and numbers", TypeError)
+
+
+def check_references(references):
+    """None, or an error unless `references` is a list of token lists, at least one, none empty."""
+    listed, told = isinstance(references, (list, tuple)), type(references).__name__
+    told = f"the string {references[:20]!r}" if isinstance(references, str) else told
+    require(listed, "references", told, "a list of lists of tokens", TypeError)
+    require(len(references) > 0, "references", given="no sentence", allowed="at least one")
+    for reference in references:
+        check_tokens(reference, "references")
+        allowed = "references of at least one token"
+        require(len(reference) > 0, "references", "an empty reference", allowed)
+
+
+def _check(candidates, references, max_n):
+    whole("max_n", max_n)
+    for name, sentences in (("candidates", candidates), ("references", references)):
+        listed, told = isinstance(sentences, (list, tuple)), type(sentences).__name__
+        require(listed, name, told, "a list with one entry for each sentence", TypeError)
     count = len(candidates)
     require(count > 0, "candidates", given="none", allowed="at least one sentence")
     given = f"{len(references)} for {count} candidates"
     require(len(references) == count, "references", given, "one list of references for each")
-    for name, sentences in (("candidates", candidates), *(("references", r) for r in references)):
-        require(len(sentences) > 0, name, given="no sentence", allowed="at least one")
-        text = [s for s in sentences if isinstance(s, str)]
-        allowed = "lists of tokens: split the text first"
-        require(not text, name, f"the string {text and text[0][:20]!r}", allowed, error=TypeError)
-    empty = [i for i, own in enumerate(references) if any(len(ref) == 0 for ref in own)]
-    allowed = "references of at least one token"
-    require(
-        not empty, "references", f"an empty reference of candidate {empty and empty[0]}", allowed
-    )
-
-
-def _whole(n, name):
-    good = isinstance(n, int) and not isinstance(n, bool) and n >= 1
-    require(good, name, given=repr(n), allowed="a whole number of at least 1")
+    for candidate, own in zip(candidates, references, strict=True):
+        check_tokens(candidate, "candidates")
+        check_references(own)

@@ -1,6 +1,8 @@
 """How varied generated text is: distinct n-grams, and the share that says something again."""
 
-from labcore.metrics.bleu import ngrams
+import torch
+
+from labcore.metrics.bleu import check_tokens, ngrams
 from labcore.shapes import require
 
 
@@ -12,6 +14,8 @@ def distinct_n(sequences, n):
     >>> distinct_n(["a b a b".split()], 2)
     0.6666666666666666
     """
+    several = hasattr(sequences, "__iter__")
+    require(several, "sequences", repr(sequences), "lists of tokens", TypeError)
     found = [gram for tokens in sequences for gram in ngrams(_listed(tokens), n).elements()]
     require(len(found) > 0, "sequences", "no n-gram", f"a sequence of at least {n} tokens")
     return len(set(found)) / len(found)
@@ -27,6 +31,7 @@ def repeated_share(tokens, n):
 
 
 def _listed(tokens):
-    given = f"the string {str(tokens)[:20]!r}"
-    require(not isinstance(tokens, str), "sequences", given, "lists of tokens", error=TypeError)
-    return tokens.tolist() if hasattr(tokens, "tolist") else list(tokens)
+    if isinstance(tokens, torch.Tensor) and tokens.ndim == 1:
+        return tokens.tolist()
+    check_tokens(tokens, "sequences")
+    return tokens

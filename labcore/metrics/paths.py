@@ -8,7 +8,7 @@ only: a convolution needs many layers before the two ends of a sequence meet.
 import torch
 
 from labcore.metrics.reach import jacobian
-from labcore.shapes import require
+from labcore.shapes import require, whole
 
 # Names of autograd nodes that stand for a product with a matrix or a kernel.
 _PRODUCTS = ("mm", "mv", "dot", "convolution", "linear", "scaleddotproduct")
@@ -70,7 +70,7 @@ def layers_to_connect(make, x, most=256):
     2
     """
     layers = torch.nn.Sequential()
-    for i in range(most):
+    for i in range(whole("most", most)):
         layers.append(make(i).to(x))
         # Not the norm: squares of what is left after 60 small factors would round to zero.
         if bool((jacobian(layers, x, [x.shape[0] - 1])[0, :, 0] != 0).any()):

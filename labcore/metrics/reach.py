@@ -26,7 +26,7 @@ def jacobian(layer, x, outputs=None):
     _check_sequence(x)
     N, D = x.shape
     outputs = list(range(N)) if outputs is None else list(outputs)
-    inside = all(isinstance(i, int) and -N <= i < N for i in outputs)
+    inside = all(type(i) is int and -N <= i < N for i in outputs)
     require(inside, "outputs", given=outputs, allowed=f"positions 0 to {N - 1}")
     with torch.no_grad():
         produced = layer(x[None])

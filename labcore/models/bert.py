@@ -13,10 +13,9 @@ from torch import nn
 from labcore.attention.scores import check_input
 from labcore.blocks.encoder import EncoderBlock
 from labcore.embed import LearnedPositions, TokenEmbedding
-from labcore.embed.token import check_ids
 from labcore.ffn import function_of
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require, whole
+from labcore.shapes import ShapeError, check_ids, dropout_share, require, whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Bert(nn.Module):
         self.positions = LearnedPositions(config.max_length, width)
         self.types = TokenEmbedding(config.token_types, width)
         self.norm = LayerNorm(width, config.eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(dropout_share(config.dropout))
         self.blocks = nn.ModuleList(
             EncoderBlock(
                 width,
@@ -151,7 +150,7 @@ class BertForClassification(nn.Module):
         super().__init__()
         whole("classes", classes, 2)
         self.bert = Bert(config) if bert is None else bert
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(dropout_share(config.dropout))
         self.classifier = nn.Linear(config.width, classes)
 
     def forward(self, ids, mask=None, token_types=None):

@@ -8,15 +8,14 @@ the weights are installed.
 `python -m labcore.models.completion` writes that file anew; `--check` only compares.
 """
 
-import argparse
 import functools
-import json
 import pathlib
 
 import torch
 
 from labcore.decode.cached import CachedScore
 from labcore.models.pretrained import available, from_pretrained, install_line
+from labcore.models.record_file import entries, record_program
 
 PROMPTS = (
     "The capital of France is",
@@ -77,7 +76,7 @@ def computed(prompt):
 
 def recorded():
     """The entries of the recorded file."""
-    return json.loads(FILE.read_text(encoding="utf-8"))["entries"]
+    return entries(FILE)
 
 
 def record():
@@ -88,19 +87,7 @@ def record():
 
 def main(arguments=None):
     """0 when the file was written, or with --check is up to date; 1 when it is not."""
-    parser = argparse.ArgumentParser(prog="python -m labcore.models.completion")
-    parser.add_argument("--check", action="store_true", help="compare, write nothing")
-    parser.add_argument("--to", type=pathlib.Path, default=FILE, help="the file")
-    chosen = parser.parse_args(arguments)
-    if not available("smollm2"):
-        parser.error(f"needs the weights; run: {install_line('smollm2')}")
-    found = record()
-    if chosen.check:
-        there = chosen.to.is_file()
-        return int(not (there and found == json.loads(chosen.to.read_text("utf-8"))))
-    text = json.dumps(found, indent=1, ensure_ascii=False)
-    chosen.to.write_text(text + "\n", encoding="utf-8")
-    return 0
+    return record_program("labcore.models.completion", "smollm2", FILE, record, arguments)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from labcore.attention import causal_mask, chunk_mask, combine, window_mask
 from labcore.blocks import EncoderBlock
 from labcore.embed import LearnedPositions, TokenEmbedding
 from labcore.norms import LayerNorm
-from labcore.shapes import require
+from labcore.shapes import ShapeError, check_ids, flag, require, whole
 
 KINDS = ("causal", "window", "chunk", "none")
 
@@ -32,6 +32,7 @@ class Decoder(nn.Module):
         max_length, kind="causal", size=None, norm="pre",
     ):  # fmt: skip
         super().__init__()
+        whole("vocabulary", vocabulary), whole("layers", layers)
         decoder_mask(kind, 1, size)  # refuses a bad kind or size now, not at the first batch
         self.kind, self.size = kind, size
         self.embedding = TokenEmbedding(vocabulary, width, scale=width**0.5)
@@ -46,6 +47,8 @@ class Decoder(nn.Module):
         `mask` (True = may attend) is combined with the decoder's own, for padding or packed
         documents; `positions`, [T] or [B, T], replaces the count 0, 1, … that these two shift.
         """
+        check_ids(ids, "ids", self.read.out_features, "B T")
+        flag("need_weights", need_weights)
         x = self.positions(self.embedding(ids), positions=positions)
         own = decoder_mask(self.kind, ids.shape[1], self.size, device=ids.device)
         mask, maps = combine(own, mask), []
@@ -62,12 +65,20 @@ class Decoder(nn.Module):
         real token, so that prompts of different lengths can share a batch.
         """
 
+        Y = self.read.out_features
+        allowed = f"None, or an id 0 to {Y - 1}"
+        require(pad is None or whole("pad", pad, 0) < Y, "pad", pad, allowed)
+
         def score(ids):
+            check_ids(ids, "ids", Y, "B T")
+            shape = list(ids.shape)
+            require(shape[1] >= 1, "ids", f"shape {shape}", "[B, T] with T ≥ 1", ShapeError)
             if pad is None:
                 return self(ids)[:, -1]
             mask, positions = left_padding(ids, pad)
             return self(ids, mask, positions=positions)[:, -1]
 
+        score.Y = Y
         return score
 
 
@@ -82,6 +93,7 @@ def decoder_mask(kind, T, size=None, *, device=None):
     allowed = "a whole number of at least 1" if sized else "None"
     require((size is not None) == sized, "size", size, f"{allowed} for kind {kind!r}")
     if kind == "none":
+        whole("T", T, 0)
         return torch.ones(T, T, dtype=torch.bool, device=device)
     if kind == "causal":
         return causal_mask(T, device=device)
@@ -98,5 +110,6 @@ def left_padding(ids, pad):
     >>> mask[:, 0, 0].int().tolist(), positions.tolist()
     ([[0, 0, 1, 1], [1, 1, 1, 1]], [[0, 0, 0, 1], [0, 1, 2, 3]])
     """
-    real = (ids != pad).cumsum(-1) > 0
+    check_ids(ids, "ids", None, "B T")
+    real = (ids != whole("pad", pad, 0)).cumsum(-1) > 0
     return real[:, None, None, :], (real.cumsum(-1) - 1).clamp_min(0)

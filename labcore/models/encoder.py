@@ -18,7 +18,7 @@ from labcore.blocks.mixers import ConvolutionMixer, RecurrentMixer
 from labcore.embed import LearnedPositions, TokenEmbedding
 from labcore.embed.position import check_inputs
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require, whole
+from labcore.shapes import ShapeError, flag, require, whole
 
 KINDS = ("rnn", "cnn", "transformer")
 
@@ -83,7 +83,8 @@ class Encoder(nn.Module):
     ):
         super().__init__()
         require(kind in KINDS, "kind", given=repr(kind), allowed=", ".join(map(repr, KINDS)))
-        whole("layers", layers, 0)
+        whole("width", width), whole("layers", layers, 0)
+        whole("heads", heads), whole("kernel", kernel)
         self.kind, self.width = kind, width
         hidden = 4 * width if hidden is None else hidden
         extra = {"activation": activation, "dropout": dropout}
@@ -101,11 +102,8 @@ class Encoder(nn.Module):
         """h [B, N, D]; with `need_states` also a list: x, then what each block gave."""
         check_inputs(x, self.width)
         require(x.ndim == 3, "x", f"shape {list(x.shape)}", f"[B, N, D={self.width}]", ShapeError)
-        mask = None if lengths is None else padding_mask(lengths, x.shape[1], device=x.device)
-        if mask is not None:
-            given = f"{mask.shape[0]} lengths"
-            same = mask.shape[0] == x.shape[0]
-            require(same, "lengths", given, f"{x.shape[0]}, one for each sequence", ShapeError)
+        mask = None if lengths is None else _mask_of(lengths, x)
+        flag("need_states", need_states)
         states = [x]
         for block in self.blocks:
             x = block(x, mask) if self.kind == "transformer" else block(x, lengths)
@@ -141,8 +139,7 @@ def without_padding(x, lengths=None):
     """
     if lengths is None:
         return x
-    inside = padding_mask(lengths, x.shape[1], device=x.device)[:, 0, 0, :, None]
-    return x.masked_fill(~inside, 0)
+    return x.masked_fill(~_mask_of(lengths, x)[:, 0, 0, :, None], 0)
 
 
 def turned(x, lengths=None):
@@ -153,6 +150,15 @@ def turned(x, lengths=None):
     """
     if lengths is None:
         return x.flip(1)
+    _mask_of(lengths, x)
     places = torch.arange(x.shape[1], device=x.device)
     back = torch.as_tensor(lengths, device=x.device)[:, None] - 1 - places
     return x.gather(1, torch.where(back >= 0, back, places)[..., None].expand_as(x))
+
+
+def _mask_of(lengths, x):
+    """The mask [B, 1, 1, N] of the lengths of x [B, N, D], one for each sequence."""
+    mask = padding_mask(lengths, x.shape[1], device=x.device)
+    given, allowed = f"{mask.shape[0]} lengths", f"{x.shape[0]}, one for each sequence"
+    require(mask.shape[0] == x.shape[0], "lengths", given, allowed, ShapeError)
+    return mask

@@ -5,6 +5,7 @@ norm "layer", position "learned", biases; Llama (Touvron et al. 2023) is norm "r
 "rope", gated, no biases, and fewer key/value heads in its larger sizes.
 """
 
+import contextlib
 import dataclasses
 
 import torch
@@ -12,11 +13,13 @@ from torch import nn
 
 from labcore.attention import MultiHeadAttention, attend, combine, window_mask
 from labcore.attention.cache import KVCache
+from labcore.attention.masks import check_mask
 from labcore.embed import LearnedPositions, SinusoidalPositions, TokenEmbedding
+from labcore.embed.position import check_places
 from labcore.embed.rope import RotaryPositions
-from labcore.ffn import FeedForward, GatedFeedForward
+from labcore.ffn import FeedForward, GatedFeedForward, function_of
 from labcore.norms import LayerNorm, RMSNorm
-from labcore.shapes import ShapeError, require
+from labcore.shapes import ShapeError, check_ids, dropout_share, flag, number, require, whole
 
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 POSITIONS = ("learned", "sinusoidal", "rope", "none")
@@ -27,7 +30,8 @@ class GPTConfig:
     """Sizes and switches of a `GPT`; the defaults are those of GPT-2 small.
 
     `kv_heads` None stands for `heads`, `key_width` None for width / heads. `window` W lets a query
-    see the last W tokens, itself included; None lets it see all. `order` places the norms.
+    see the last W tokens, itself included; None lets it see all. `order` places the norms. No text
+    is longer than `max_length`, whatever the positions are.
 
     >>> GPTConfig(norm="rms", position="rope", gated=True, bias=False).tied
     True
@@ -54,12 +58,19 @@ class GPTConfig:
     dropout: float = 0.0
 
     def __post_init__(self):
-        require(self.norm in NORMS, "norm", repr(self.norm), " or ".join(map(repr, NORMS)))
+        require(self.norm in list(NORMS), "norm", repr(self.norm), " or ".join(map(repr, NORMS)))
         require(self.order in ("pre", "post"), "order", repr(self.order), "'pre' or 'post'")
         known = self.position in POSITIONS
         require(known, "position", repr(self.position), ", ".join(map(repr, POSITIONS)))
-        whole = self.window is None or (isinstance(self.window, int) and self.window >= 1)
-        require(whole, "window", repr(self.window), "None or a whole number of at least 1")
+        for name in ("vocabulary", "width", "layers", "heads", "hidden", "max_length"):
+            whole(name, getattr(self, name))
+        for name in ("kv_heads", "key_width", "window"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name))
+        for name in ("gated", "bias", "tied"):
+            flag(name, getattr(self, name))
+        number("eps", self.eps, above=0), dropout_share(self.dropout)
+        function_of(self.activation)
 
 
 class GPTBlock(nn.Module):
@@ -123,6 +134,8 @@ class GPT(nn.Module):
 
     def __init__(self, config):
         super().__init__()
+        given = type(config).__name__
+        require(isinstance(config, GPTConfig), "config", given, "a GPTConfig", TypeError)
         c = self.config = config
         self.tokens = TokenEmbedding(c.vocabulary, c.width)
         self.positions = None
@@ -157,7 +170,8 @@ class GPT(nn.Module):
         """With `cache` the ids continue what it holds, and are appended to it.
 
         `mask` is bool over all S = past + T keys: [T, S], or [B, H, T, S] with sizes or 1, for
-        padding; `positions` [B, T] then count each row's own tokens.
+        padding; `positions` [B, T] then count each row's own tokens. A model of position "none"
+        reads no positions: a mask is all that its padding needs.
         """
         x, weights = self.hidden(ids, mask, cache, positions, need_weights)
         logits = (
@@ -167,22 +181,23 @@ class GPT(nn.Module):
 
     def hidden(self, ids, mask=None, cache=None, positions=None, need_weights=False):
         """The pair of states [B, T, D] before the output layer and weights, a tuple."""
-        self._check(ids, cache)
+        self._check(ids, mask, cache, need_weights)
         offset = 0 if cache is None else cache.length
         x = self.tokens(ids)
-        if isinstance(self.positions, LearnedPositions):
+        if self.positions is not None:
             x = self.positions(x, offset, positions)
-        elif self.positions is not None:
-            x = self.positions(x, offset)
+        elif positions is not None:
+            check_places(positions, x)
         # Every layer turns by the same angles: they are looked up once.
         turn = None if self.rotary is None else self.rotary.turn(x, offset, positions)
         x, maps = self.dropout(x), []
-        for i, block in enumerate(self.blocks):
-            store = None if cache is None else cache.layers[i]
-            x = block(x, mask, turn=turn, store=store, need_weights=need_weights)
-            if need_weights:
-                x, weights = x
-                maps.append(weights)
+        with contextlib.nullcontext() if cache is None else cache.appending():
+            for i, block in enumerate(self.blocks):
+                store = None if cache is None else cache.layers[i]
+                x = block(x, mask, turn=turn, store=store, need_weights=need_weights)
+                if need_weights:
+                    x, weights = x
+                    maps.append(weights)
         return (x if self.norm is None else self.norm(x)), tuple(maps)
 
     def new_cache(self, batch=1, max_length=None):
@@ -191,24 +206,35 @@ class GPT(nn.Module):
         sizes = {"kv_heads": attention.kv_heads, "key_width": attention.key_width}
         sizes |= {"value_width": attention.value_width}
         where = {"dtype": weight.dtype, "device": weight.device}
-        return KVCache(c.layers, batch, max_length or c.max_length, **sizes, **where)
+        max_length = c.max_length if max_length is None else max_length
+        return KVCache(c.layers, batch, max_length, **sizes, **where)
 
     def advance(self, ids, cache):
         """Logits [B, Y] after the last of ids [B, T], which continue the cache and join it."""
+        check_ids(ids, "ids", None, "B T")
+        require(ids.shape[1] >= 1, "ids", f"shape {list(ids.shape)}", "[B, T] with T ≥ 1")
         x, _ = self.hidden(ids, cache=cache)
         x = x[:, -1]
         return (
             torch.nn.functional.linear(x, self.tokens.weight) if self.head is None else self.head(x)
         )
 
-    def _check(self, ids, cache):
-        shape = list(ids.shape)
-        require(ids.ndim == 2, "ids", f"shape {shape}", "shape [B, T]", error=ShapeError)
+    def _check(self, ids, mask, cache, need_weights):
+        """None, or an error before the first block has written anything into a cache."""
+        check_ids(ids, "ids", self.config.vocabulary, "B T")
+        flag("need_weights", need_weights)
+        shape, past = list(ids.shape), 0
         if cache is not None:
+            told = type(cache).__name__
+            require(isinstance(cache, KVCache), "cache", told, "a KVCache", TypeError)
+            past = cache.length
             same = shape[0] == cache.batch
             require(same, "ids", f"{shape[0]} rows", f"{cache.batch}, as in the cache", ShapeError)
             fits = len(cache.layers) == self.config.layers
             require(fits, "cache", f"{len(cache.layers)} layers", f"{self.config.layers}")
-            end = cache.length + shape[1]
-            most = cache.max_length
+            end, most = past + shape[1], cache.max_length
             require(end <= most, "cache", f"{end} tokens", f"up to max_length {most}")
+        end, most = past + shape[1], self.config.max_length
+        require(end <= most, "ids", f"{end} tokens", f"up to max_length {most}", ShapeError)
+        if mask is not None:
+            check_mask(mask, (shape[0], self.config.heads, shape[1], end), ids.device)

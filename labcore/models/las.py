@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from labcore.attention import attend
-from labcore.shapes import ShapeError, require
+from labcore.attention.scores import check_float, check_input
+from labcore.shapes import ShapeError, check_ids, flag, number, require, whole
 
 
 def halve(frames):
@@ -22,6 +23,7 @@ def halve(frames):
     >>> list(halve(torch.zeros(3, 40, 6)).shape), list(halve(torch.zeros(3, 5, 6)).shape)
     ([3, 20, 12], [3, 3, 12])
     """
+    check_float(frames, "frames")
     fits = frames.ndim == 3
     require(fits, "frames", f"shape {list(frames.shape)}", "[B, T, D]", error=ShapeError)
     even = F.pad(frames, (0, 0, 0, frames.shape[1] % 2))
@@ -37,14 +39,19 @@ class Listener(nn.Module):
 
     def __init__(self, features, width, levels=3):
         super().__init__()
-        require(width % 2 == 0, "width", given=width, allowed="an even number")
-        require(levels >= 0, "levels", given=levels, allowed="a whole number of at least 0")
+        whole("features", features), whole("levels", levels, 0)
+        even = whole("width", width, 2) % 2 == 0
+        require(even, "width", given=width, allowed="an even whole number of at least 2")
         sizes = [features] + [2 * width] * levels
         self.layers = nn.ModuleList(
             nn.LSTM(size, width // 2, batch_first=True, bidirectional=True) for size in sizes
         )
 
     def forward(self, frames):
+        check_input(frames, "frames", self.layers[0].weight_ih_l0)
+        given, features = f"shape {list(frames.shape)}", frames.shape[-1]
+        fits = frames.ndim == 3 and frames.shape[1] >= 1
+        require(fits, "frames", given, f"[B, S, {features}] with S ≥ 1", ShapeError)
         states, _ = self.layers[0](frames)
         for layer in self.layers[1:]:
             states, _ = layer(halve(states))
@@ -63,6 +70,7 @@ class ListenAttendSpell(nn.Module):
 
     def __init__(self, features, vocabulary, width=32, levels=3):
         super().__init__()
+        whole("vocabulary", vocabulary)
         self.listener = Listener(features, width, levels)
         self.embedding = nn.Embedding(vocabulary, width)
         self.cell = nn.LSTMCell(2 * width, width)
@@ -71,7 +79,11 @@ class ListenAttendSpell(nn.Module):
         self.output = nn.Linear(2 * width, vocabulary)
 
     def forward(self, frames, before, need_weights=False):
+        check_ids(before, "before", self.output.out_features, "B T")
+        flag("need_weights", need_weights)
         heard = self.listener(frames)
+        rows, fits = f"{len(before)} rows", len(before) == len(heard) and before.shape[1] >= 1
+        require(fits, "before", rows, f"{len(heard)}, as frames, and T ≥ 1", ShapeError)
         keys = self.key(heard)
         B, width = len(heard), heard.shape[-1]
         context = state = memory = heard.new_zeros(B, width)
@@ -94,8 +106,10 @@ def spoken(texts, alphabet=10, features=12, frames=8, noise=0.3, seed=0):
     >>> list(spoken(torch.tensor([[1, 2, 0]])).shape)
     [1, 24, 12]
     """
-    fits = texts.ndim == 2
-    require(fits, "texts", f"shape {list(texts.shape)}", "[B, T]", error=ShapeError)
+    for name, size in (("alphabet", alphabet), ("features", features), ("frames", frames)):
+        whole(name, size)
+    number("noise", noise, least=0), whole("seed", seed, 0)
+    check_ids(texts, "texts", alphabet, "B T")
     voice = torch.Generator().manual_seed(2024)  # how each character sounds, for every seed
     sounds = torch.randn(alphabet, features, generator=voice)
     heard = sounds[texts].repeat_interleave(frames, dim=1)

@@ -15,7 +15,7 @@ from labcore.attention import combine, padding_mask, prefix_mask
 from labcore.blocks import EncoderBlock
 from labcore.embed import SinusoidalPositions, TokenEmbedding
 from labcore.norms import LayerNorm
-from labcore.shapes import require
+from labcore.shapes import ShapeError, check_ids, flag, require, whole
 
 PAD, BOS, END, MASK = range(4)
 SPECIAL = ("PAD", "BOS", "END", "MASK")
@@ -41,7 +41,12 @@ class PrefixDecoder(nn.Module):
         max_target, parallel=False, norm="pre",
     ):  # fmt: skip
         super().__init__()
-        self.parallel, self.max_target = parallel, max_target
+        (
+            whole("layers", layers),
+            whole("source_size", source_size),
+            whole("target_size", target_size),
+        )
+        self.parallel, self.max_target = flag("parallel", parallel), whole("max_target", max_target)
         self.source_embedding = TokenEmbedding(source_size, width, scale=width**0.5)
         self.target_embedding = TokenEmbedding(target_size, width, scale=width**0.5)
         # One code for both sides: a target position finds the source position of the same number.
@@ -56,9 +61,13 @@ class PrefixDecoder(nn.Module):
 
         `target_lengths` hides the slots behind a row's end from the others; None hides none.
         """
+        check_ids(source, "source", self.source_embedding.weight.shape[0], "B S")
+        check_ids(target, "target", self.read.out_features, "B T")
         (B, S), T = source.shape, target.shape[1]
-        given, allowed = f"{len(target)} rows", f"as many as source has, {B}"
-        require(len(target) == B, "target", given, allowed)
+        mask = side_by_side(S, source_lengths, T, target_lengths, causal=not self.parallel)
+        for name, rows in (("target", target), ("source_lengths", mask)):
+            given, allowed = f"{len(rows)} rows", f"as many as source has, {B}"
+            require(len(rows) == B, name, given, allowed, ShapeError)
         x = torch.cat(
             [
                 self.positions(self.source_embedding(source)),
@@ -66,7 +75,6 @@ class PrefixDecoder(nn.Module):
             ],
             dim=1,
         )
-        mask = side_by_side(S, source_lengths, T, target_lengths, causal=not self.parallel)
         for block in self.blocks:
             x = block(x, mask)
         x = self.norm(x)
@@ -90,6 +98,7 @@ def side_by_side(S, source_lengths, T, target_lengths=None, *, causal):
     [[1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
     """
     left = padding_mask(source_lengths, S)
+    _check_target(T, target_lengths, len(left))
     if target_lengths is None:
         right = left.new_ones(len(left), 1, 1, T)
     else:
@@ -98,13 +107,25 @@ def side_by_side(S, source_lengths, T, target_lengths=None, *, causal):
     return combine(order, torch.cat([left, right], dim=-1))
 
 
+def _check_target(T, target_lengths, rows):
+    whole("T", T, 0)
+    if target_lengths is not None:
+        given, allowed = len(padding_mask(target_lengths, T)), f"{rows}, as many as source has"
+        require(given == rows, "target_lengths", f"{given} rows", allowed, ShapeError)
+
+
 class _Score:
     def __init__(self, model, source, source_lengths):
         self.model, self.source, self.source_lengths = model, source, source_lengths
+        self.Y = model.read.out_features
 
     def __call__(self, ids):
         if not self.model.parallel:
+            check_ids(ids, "ids", self.Y, "B T")
+            shape = list(ids.shape)
+            require(shape[1] >= 1, "ids", f"shape {shape}", "[B, T] with T ≥ 1", ShapeError)
             return self.model(self.source, self.source_lengths, ids)[0][:, -1]
+        check_ids(ids, "ids", self.Y, "B T")
         lengths = (ids != PAD).sum(-1)
         return self.model(self.source, self.source_lengths, ids, lengths)[0]
 
@@ -115,6 +136,7 @@ class _Score:
 
 def predicted_lengths(model, source, source_lengths):
     """The most probable target length of each source, [B], between 1 and `max_target`."""
+    check_ids(source, "source", model.source_embedding.weight.shape[0], "B S")
     nothing = source.new_zeros(len(source), 0)
     with torch.no_grad():
         _, logits = model(source, source_lengths, nothing)
@@ -127,6 +149,4 @@ def empty_slots(lengths, T=None):
     >>> empty_slots(torch.tensor([3, 1])).tolist()
     [[3, 3, 3], [3, 0, 0]]
     """
-    T = int(lengths.max()) if T is None else T
-    inside = torch.arange(T, device=lengths.device) < lengths[:, None]
-    return torch.where(inside, MASK, PAD)
+    return torch.where(padding_mask(lengths, T)[:, 0, 0], MASK, PAD)

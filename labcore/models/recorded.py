@@ -7,10 +7,8 @@ this module holds them for the two sentences in which *it* means the animal or t
 `python -m labcore.models.recorded` writes that file anew; `--check` only compares.
 """
 
-import argparse
 import base64
 import functools
-import json
 import pathlib
 import zlib
 
@@ -18,6 +16,7 @@ import numpy
 import torch
 
 from labcore.models.pretrained import available, from_pretrained, install_line
+from labcore.models.record_file import entries, record_program
 
 SENTENCES = tuple(
     f"The animal didn't cross the street because it was too {word}" for word in ("tired", "wide")
@@ -63,7 +62,7 @@ def computed(sentence):
 
 def recorded():
     """The entries of the recorded file: sentence, tokens, shape, packed weights."""
-    return json.loads(FILE.read_text(encoding="utf-8"))["entries"]
+    return entries(FILE)
 
 
 def pack(weights):
@@ -85,43 +84,27 @@ def unpack(text, shape):
 
 def record():
     """What the file must say, as a dict, computed from the installed weights."""
-    entries = []
+    found = []
     for sentence in SENTENCES:
         tokens, weights = computed(sentence)
         entry = {"sentence": sentence, "tokens": tokens, "shape": list(weights.shape)}
-        entries.append({**entry, "weights": pack(weights)})
+        found.append({**entry, "weights": pack(weights)})
     about = "Attention weights [layer, head, query, key] of all-MiniLM-L6-v2 (Apache-2.0), rounded"
     form = "thousandths, int16 little-endian, zlib, base 85"
-    return {"about": about, "decimals": DECIMALS, "form": form, "entries": entries}
+    return {"about": about, "decimals": DECIMALS, "form": form, "entries": found}
 
 
 def main(arguments=None):
     """0 when the file was written, or with --check is up to date; 1 when it is not."""
-    parser = argparse.ArgumentParser(prog="python -m labcore.models.recorded", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare, write nothing")
-    parser.add_argument(
-        "--to", type=pathlib.Path, default=FILE, help="the file (default: %(default)s)"
-    )
-    chosen = parser.parse_args(arguments)
-    if not available("minilm"):
-        parser.error(f"needs the weights; run: {install_line('minilm')}")
-    found = record()
-    if chosen.check:
-        there = chosen.to.is_file()
-        return (
-            0
-            if there and _opened(found) == _opened(json.loads(chosen.to.read_text("utf-8")))
-            else 1
-        )
-    chosen.to.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0
+    program = "labcore.models.recorded"
+    return record_program(program, "minilm", FILE, record, arguments, opened=_opened)
 
 
 def _opened(content):
     """The content with its weights unpacked: compressed text differs between zlib versions."""
-    entries = content["entries"]
-    weights = [unpack(entry["weights"], entry["shape"]).tolist() for entry in entries]
-    rest = [{k: v for k, v in entry.items() if k != "weights"} for entry in entries]
+    kept = content["entries"]
+    weights = [unpack(entry["weights"], entry["shape"]).tolist() for entry in kept]
+    rest = [{k: v for k, v in entry.items() if k != "weights"} for entry in kept]
     return {**content, "entries": rest}, weights
 
 

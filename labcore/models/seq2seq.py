@@ -16,13 +16,13 @@ import math
 import torch
 from torch import nn
 
+from labcore.attention.scores import check_float
 from labcore.blocks.decoder import DecoderBlock
 from labcore.blocks.encoder import EncoderBlock
 from labcore.blocks.wiring import WiredAttention
 from labcore.embed import SinusoidalPositions, TokenEmbedding
-from labcore.embed.token import check_ids
 from labcore.norms import LayerNorm
-from labcore.shapes import ShapeError, require, whole
+from labcore.shapes import ShapeError, check_ids, dropout_share, flag, require, whole
 
 
 class Seq2Seq(nn.Module):
@@ -53,13 +53,17 @@ class Seq2Seq(nn.Module):
         tied=False,
     ):
         super().__init__()
-        whole("layers", layers)
+        for name, size in (("width", width), ("layers", layers), ("target_size", target_size)):
+            whole(name, size)
+        whole("source_size", source_size), flag("tied", tied)
+        inside = whole("padding", padding, 0) < source_size
+        require(inside, "padding", padding, f"an id of the source, 0 to {source_size - 1}")
         self.source_size, self.target_size = source_size, target_size
         self.padding, self.wiring = padding, wiring
         self.source_embedding = TokenEmbedding(source_size, width, scale=math.sqrt(width))
         self.target_embedding = TokenEmbedding(target_size, width, scale=math.sqrt(width))
         self.positions = SinusoidalPositions(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout_share(dropout))
         options = {"activation": activation, "dropout": dropout}
         self.encoder = nn.ModuleList(
             [EncoderBlock(width, heads, hidden, norm, **options) for _ in range(layers)]
@@ -79,7 +83,7 @@ class Seq2Seq(nn.Module):
 
     def source_mask(self, source):
         """The mask [B, 1, 1, S] that hides the padding of a source [B, S]."""
-        _check_rank(source, "source", self.source_size)
+        check_ids(source, "source", self.source_size, "B S")
         return (source != self.padding)[:, None, None, :]
 
     def encode(self, source, source_mask=None):
@@ -100,14 +104,17 @@ class Seq2Seq(nn.Module):
 
         `mask` limits self-attention further than the causal mask does.
         """
-        _check_rank(target, "target", self.target_size)
+        check_ids(target, "target", self.target_size, "B T")
         return self.decode_vectors(
             self.target_embedding(target), memory, memory_mask, mask=mask, need_weights=need_weights
         )
 
     def decode_vectors(self, embedded, memory, memory_mask=None, *, mask=None, need_weights=False):
         """`decode` for embeddings [B, T, D] instead of ids: they may be mixtures of several."""
-        B = memory.shape[-3]
+        B = self._check_memory(memory)
+        check_float(embedded, "embedded")
+        told = f"shape {list(embedded.shape)}"
+        require(embedded.ndim == 3, "embedded", told, "[B, T, D]", error=ShapeError)
         given, allowed = f"batch {embedded.shape[0]}", f"batch {B}, as the memory"
         require(embedded.shape[0] == B, "target", given, allowed, error=ShapeError)
         x, kept = self.dropout(self.positions(embedded)), []
@@ -118,6 +125,17 @@ class Seq2Seq(nn.Module):
                 kept.append(weights)
         logits = self.output(self.decoder_norm(x))
         return (logits, kept) if need_weights else logits
+
+    def _check_memory(self, memory):
+        """The batch size of what `encode` gave, or an error."""
+        check_float(memory, "memory")
+        width, layers = self.positions.width, len(self.decoder)
+        lead = [] if self.wiring == "last" else [layers]
+        shape = list(memory.shape)
+        fits = len(shape) == 3 + len(lead) and shape[: len(lead)] == lead and shape[-1] == width
+        allowed = f"[{f'L={layers}, ' if lead else ''}B, S, D={width}]"
+        require(fits, "memory", f"shape {shape}", allowed, error=ShapeError)
+        return shape[-3]
 
     def forward(self, source, target):
         mask = self.source_mask(source)
@@ -133,16 +151,14 @@ class Seq2Seq(nn.Module):
         memory = self.encode(source, mask)
 
         def score(prefix):
+            check_ids(prefix, "prefix", self.target_size, "B T")
+            told = f"shape {list(prefix.shape)}"
+            require(prefix.shape[1] >= 1, "prefix", told, "[B, T] with T ≥ 1", error=ShapeError)
             times, rest = divmod(prefix.shape[0], max(mask.shape[0], 1))
             allowed = f"a multiple of {mask.shape[0]} rows"
             require(rest == 0, "prefix", f"{prefix.shape[0]} rows", allowed, error=ShapeError)
             wide = memory.repeat_interleave(times, dim=-3)
             return self.decode(prefix, wide, mask.repeat_interleave(times, dim=0))[:, -1]
 
+        score.Y = self.target_size
         return score
-
-
-def _check_rank(ids, name, count):
-    check_ids(ids, name, count)
-    letters = "[B, S]" if name == "source" else "[B, T]"
-    require(ids.ndim == 2, name, f"shape {list(ids.shape)}", letters, error=ShapeError)

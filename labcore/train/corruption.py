@@ -7,7 +7,7 @@ spans, puts one sentinel in the place of each, and lets the decoder write down w
 
 import torch
 
-from labcore.shapes import require
+from labcore.shapes import check_ids, number, require, whole
 
 IGNORED = -100  # a label that `torch.nn.functional.cross_entropy` leaves out
 
@@ -25,10 +25,12 @@ def hide_tokens(ids, hidden_id, words, *, share=0.15, never=(), generator=None):
     >>> bool((seen[labels == IGNORED] == ids[labels == IGNORED]).all())
     True
     """
-    require(0 < share <= 1, "share", given=share, allowed="a number in (0, 1]")
-    words = torch.tensor(list(words))
+    check_ids(ids, "ids")
+    whole("hidden_id", hidden_id, 0), number("share", share, above=0, most=1)
+    words = torch.tensor([whole("words", token, 0) for token in words], dtype=ids.dtype)
     require(len(words) > 0, "words", given="none", allowed="at least one id")
-    free = ~torch.isin(ids, torch.tensor(list(never), dtype=ids.dtype))
+    never = [whole("never", token, 0) for token in never]
+    free = ~torch.isin(ids, torch.tensor(never, dtype=ids.dtype))
     chosen = (torch.rand(ids.shape, generator=generator) < share) & free
     labels = torch.where(chosen, ids, IGNORED)
     fate = torch.rand(ids.shape, generator=generator)
@@ -89,9 +91,9 @@ def random_spans(length, *, density=0.15, mean_length=3.0, generator=None):
     >>> sum(end - start for start, end in spans), len(spans)
     (15, 5)
     """
-    require(length >= 2, "length", given=length, allowed="a whole number of at least 2")
-    require(0 < density < 1, "density", given=density, allowed="a number in (0, 1)")
-    require(mean_length >= 1, "mean_length", given=mean_length, allowed="at least 1")
+    whole("length", length, 2), number("mean_length", mean_length, least=1)
+    open_ = number("density", density, above=0) < 1
+    require(open_, "density", given=density, allowed="a number in (0, 1)")
     hidden = min(max(round(length * density), 1), length - 1)
     count = min(max(round(hidden / mean_length), 1), hidden, length - hidden)
     cut, kept = _pieces(hidden, count, generator), _pieces(length - hidden, count, generator)

@@ -8,7 +8,7 @@ digits it has; T5 turns a text into a text, the task named in front; GPT continu
 
 import torch
 
-from labcore.shapes import require
+from labcore.shapes import check_ids, require, whole
 from labcore.train.corruption import IGNORED, cut_spans, random_spans
 from labcore.train.numerals import DIGITS, SMALL, TENS, numeral, words
 
@@ -28,12 +28,12 @@ def encode(rows):
     [[1, 24, 16], [6, 0, 0]]
     """
     for row in rows:
+        require(not isinstance(row, str), "rows", repr(row), "rows of tokens", error=TypeError)
         unknown = [token for token in row if token not in IDS]
         require(not unknown, "rows", given=f"tokens {unknown}", allowed="tokens of TOKENS")
     longest = max(map(len, rows), default=0)
-    return torch.tensor(
-        [[IDS[t] for t in row] + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long
-    )
+    padded = [[IDS[t] for t in row] + [PAD] * (longest - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.long).reshape(len(rows), longest)
 
 
 def decode(ids):
@@ -42,8 +42,9 @@ def decode(ids):
     >>> decode(encode([["<bos>", "twelve", "<eos>", "one"]]))
     [['twelve']]
     """
+    check_ids(ids, "ids", len(TOKENS), "B T")
     texts = []
-    for row in torch.as_tensor(ids).tolist():
+    for row in ids.tolist():
         row = row[: row.index(EOS)] if EOS in row else row
         texts.append([TOKENS[i] for i in row if i not in (PAD, BOS)])
     return texts
@@ -55,7 +56,7 @@ def digits(number):
     >>> digits(0), digits(123_000)
     (1, 6)
     """
-    return len(str(number))
+    return len(str(whole("number", number, 0)))
 
 
 def pairs(numbers):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from labcore.shapes import require
+from labcore.shapes import number, require, whole
 
 
 class Step(NamedTuple):
@@ -30,6 +30,9 @@ def rate_at(step, steps, peak, warmup=0.1):
     >>> [round(rate_at(step, 10, 1.0, warmup=0.2), 2) for step in range(10)]
     [0.5, 1.0, 0.97, 0.88, 0.75, 0.59, 0.41, 0.25, 0.12, 0.03]
     """
+    whole("steps", steps)
+    require(whole("step", step, 0) < steps, "step", step, f"0 to {steps - 1}")
+    number("peak", peak, least=0), number("warmup", warmup, least=0, most=1)
     rise = max(1, round(warmup * steps))
     if step < rise:
         return peak * (step + 1) / rise
@@ -45,9 +48,7 @@ def batches(count, size, steps, seed=0):
     >>> [sorted(batch.tolist()) for batch in batches(5, 5, 2)]
     [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]]
     """
-    for name, value in (("count", count), ("size", size)):
-        require(_whole(value) and value >= 1, name, repr(value), "a whole number of at least 1")
-    require(_whole(steps) and steps >= 0, "steps", repr(steps), "a whole number of at least 0")
+    whole("count", count), whole("size", size), whole("steps", steps, 0), whole("seed", seed, 0)
     draw = torch.Generator().manual_seed(seed)
     left = torch.empty(0, dtype=torch.long)
     for _ in range(steps):
@@ -85,18 +86,21 @@ def fit(
     >>> len(log), log[-1].loss < 0.01
     (200, True)
     """
+    number("rate", rate, least=0), number("weight_decay", weight_decay, least=0)
+    if clip is not None:
+        number("clip", clip, above=0)
     sizes = {len(part) for part in data}
     require(len(sizes) == 1, "data", given=f"lengths {sorted(sizes)}", allowed="one length for all")
-    whole = {"decay": [], "plain": []}
+    found = {"decay": [], "plain": []}
     for parameter in model.parameters():
         if parameter.requires_grad:
-            whole["decay" if parameter.ndim > 1 else "plain"].append(parameter)
+            found["decay" if parameter.ndim > 1 else "plain"].append(parameter)
     groups = [
-        {"params": whole["decay"], "weight_decay": weight_decay},
-        {"params": whole["plain"], "weight_decay": 0.0},
+        {"params": found["decay"], "weight_decay": weight_decay},
+        {"params": found["plain"], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=betas)
-    parameters = whole["decay"] + whole["plain"]
+    parameters = found["decay"] + found["plain"]
     log = []
     model.train()
     for step, chosen in enumerate(batches(sizes.pop(), batch, steps, seed)):
@@ -113,7 +117,3 @@ def fit(
         log.append(Step(step + 1, value.item(), now, norm.item()))
     model.eval()
     return log
-
-
-def _whole(value):
-    return isinstance(value, int) and not isinstance(value, bool)

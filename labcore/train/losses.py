@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from labcore.attention.scores import check_float
-from labcore.shapes import ShapeError, require
+from labcore.shapes import MOST, ShapeError, number, require, whole
 
+HALF = (torch.float16, torch.bfloat16)
 REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -18,8 +19,10 @@ def cross_entropy(logits, labels, *, padding=None, smoothing=0.0, reduction="mea
     """The loss of logits [..., Y] for int64 labels [...]: a number, or [...] for "none".
 
     Positions whose label is `padding` count for nothing. "mean" divides by the positions that
-    count, and is 0 (with zero gradients) when there are none, where torch gives NaN. Raises for a
-    smoothing outside [0, 1) and for labels outside the vocabulary.
+    count, and is 0 (with zero gradients) when there are none, where torch gives NaN. Half precision
+    is computed and returned in float32: a sum over many positions does not fit into 16 bits. Raises
+    for a smoothing outside [0, 1), labels outside the vocabulary, and where something counts for
+    logits of NaN or +∞ and rows of nothing but -∞.
 
     >>> logits = torch.tensor([[0.8, 0.2], [0.5, 0.5], [0.3, 0.7]], dtype=torch.float64).log()
     >>> round(cross_entropy(logits, torch.tensor([0, 1, 1])).item(), 4)
@@ -29,6 +32,7 @@ def cross_entropy(logits, labels, *, padding=None, smoothing=0.0, reduction="mea
     0.2231
     """
     labels, counted = _checked(logits, labels, padding, smoothing, reduction)
+    logits = _wide(logits)
     losses = F.cross_entropy(
         logits.reshape(-1, logits.shape[-1]),
         labels.reshape(-1),
@@ -48,7 +52,7 @@ def cross_entropy_naive(logits, labels, *, padding=None, smoothing=0.0, reductio
     0.2925
     """
     labels, counted = _checked(logits, labels, padding, smoothing, reduction)
-    Y = logits.shape[-1]
+    logits, Y = _wide(logits), logits.shape[-1]
     q = (1 - smoothing) * F.one_hot(labels, Y).to(logits.dtype) + smoothing / Y
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     # 0 · (-∞) would be NaN: a word that the label excludes costs nothing whatever its probability.
@@ -56,7 +60,13 @@ def cross_entropy_naive(logits, labels, *, padding=None, smoothing=0.0, reductio
     return _reduce(torch.where(counted, losses, 0), counted, reduction)
 
 
+def _wide(logits):
+    return logits.float() if logits.dtype in HALF else logits
+
+
 def _reduce(losses, counted, reduction):
+    given, allowed = "NaN, +inf or a row of -inf", "scores with a finite one in every row"
+    require(not bool(losses.isnan().any()), "logits", given, allowed)
     if reduction == "none":
         return losses
     total = losses.sum()
@@ -73,10 +83,12 @@ def _checked(logits, labels, padding, smoothing, reduction):
     fits = labels.shape == logits.shape[:-1]
     allowed = f"shape {list(logits.shape[:-1])}"
     require(fits, "labels", f"shape {list(labels.shape)}", allowed, error=ShapeError)
-    number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
-    require(number and 0 <= smoothing < 1, "smoothing", repr(smoothing), "a number in [0, 1)")
+    share = number("smoothing", smoothing, least=0)
+    require(share < 1, "smoothing", smoothing, "a number in [0, 1)")
     known = reduction in REDUCTIONS
     require(known, "reduction", repr(reduction), ", ".join(map(repr, REDUCTIONS)))
+    if padding is not None:
+        whole("padding", padding, -MOST)
     counted = torch.ones_like(labels, dtype=torch.bool) if padding is None else labels != padding
     inside = bool(((labels >= 0) & (labels < Y))[counted].all())
     allowed = f"ids 0 to {Y - 1}" + ("" if padding is None else f", or padding {padding}")

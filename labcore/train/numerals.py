@@ -9,12 +9,11 @@ Conventions: numbers 0 … 999,999; 十 without 一 at the front only (十二, b
 for a run of zeros inside; English without "and" and hyphens.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
 
-from labcore.shapes import require, whole
+from labcore.shapes import check_ids, require, whole
 
 LIMIT = 10**6
 DIGITS = "零一二三四五六七八九"
@@ -75,6 +74,7 @@ def encode_source(texts):
     >>> encode_source(["十二", "万"]).tolist()
     [[13, 5], [16, 0]]
     """
+    _check_texts(texts)
     return _padded([[_id(_SOURCE_ID, c, "texts") for c in text] for text in texts])
 
 
@@ -84,6 +84,7 @@ def encode_target(texts):
     >>> encode_target(["twelve", "one hundred"]).tolist()
     [[1, 15, 2, 0], [1, 4, 31, 2]]
     """
+    _check_texts(texts)
     rows = [[_id(_TARGET_ID, word, "texts") for word in text.split()] for text in texts]
     return _padded([[BOS, *row, EOS] for row in rows])
 
@@ -94,8 +95,9 @@ def decode_target(ids):
     >>> decode_target(torch.tensor([[1, 15, 2, 7], [1, 4, 31, 2]]))
     ['twelve', 'one hundred']
     """
+    check_ids(ids, "ids", len(TARGET), "B T")
     texts = []
-    for row in torch.as_tensor(ids).tolist():
+    for row in ids.tolist():
         row = row[: row.index(EOS)] if EOS in row else row
         texts.append(" ".join(TARGET[token] for token in row if token not in (PAD, BOS)))
     return texts
@@ -107,7 +109,7 @@ def examples(numbers):
     >>> [list(part.shape) for part in examples([7, 123_000, 40_017])]
     [[3], [3, 6], [3, 7]]
     """
-    numbers = [int(number) for number in numbers]
+    numbers = numbers.tolist() if isinstance(numbers, torch.Tensor) else list(numbers)
     source = encode_source([numeral(number) for number in numbers])
     return Numerals(torch.tensor(numbers), source, encode_target([words(n) for n in numbers]))
 
@@ -124,8 +126,7 @@ def numerals(count=12_000, held_out=500, seed=0):
     >>> set(train.numbers.tolist()) & set(test.numbers.tolist())
     set()
     """
-    for name, value in (("count", count), ("held_out", held_out)):
-        whole(name, value)
+    whole("count", count), whole("held_out", held_out), whole("seed", seed, 0)
     require(count + held_out <= LIMIT // 4, "count", count, f"at most {LIMIT // 4 - held_out} here")
     draw, found = torch.Generator().manual_seed(seed), {}
     while len(found) < count + held_out:
@@ -150,10 +151,12 @@ def exact_match(ids, target):
     >>> exact_match(torch.tensor([[1, 15, 2], [1, 4, 2]]), target)
     0.5
     """
+    check_ids(ids, "ids", None, "B T"), check_ids(target, "target", None, "B T")
     require(len(ids) == len(target), "ids", f"{len(ids)} rows", f"{len(target)} rows")
     require(len(target) > 0, "target", "no rows", "at least one row")
     right = 0
     for row, wanted in zip(ids.tolist(), target.tolist(), strict=True):
+        require(EOS in wanted, "target", "a row without EOS", "texts that end in EOS")
         wanted = wanted[: wanted.index(EOS) + 1]
         right += row[: len(wanted)] == wanted
     return right / len(target)
@@ -182,7 +185,8 @@ def _below_thousand(number):
 
 def _padded(rows):
     longest = max(map(len, rows), default=0)
-    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long)
+    padded = [row + [PAD] * (longest - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.long).reshape(len(rows), longest)
 
 
 def _id(table, token, name):
@@ -191,6 +195,10 @@ def _id(table, token, name):
 
 
 def _check_number(number):
-    integer = isinstance(number, int) and not isinstance(number, bool) and math.isfinite(number)
-    inside = integer and 0 <= number < LIMIT
-    require(inside, "number", given=repr(number), allowed="a whole number 0 to 999999")
+    inside = whole("number", number, 0) < LIMIT
+    require(inside, "number", number, f"a whole number 0 to {LIMIT - 1}")
+
+
+def _check_texts(texts):
+    one = isinstance(texts, str) or not all(isinstance(text, str) for text in texts)
+    require(not one, "texts", repr(texts)[:40], "a list of texts", error=TypeError)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 
 from labcore.attention.masks import causal_mask
-from labcore.shapes import require, whole
+from labcore.attention.masks import packed_mask as own_document
+from labcore.shapes import flag, require, whole
 
 
 class Packed(NamedTuple):
@@ -34,12 +35,13 @@ def pack(documents, length, padding=0):
     >>> packed.positions[0].tolist(), packed.documents[1].tolist()
     ([0, 1, 2, 0, 1], [2, 2, 2, -1, -1])
     """
-    whole("length", length)
+    whole("length", length), whole("padding", padding, 0)
     rows = []
     for number, document in enumerate(documents):
         fits = 1 <= len(document) <= length
         allowed = f"1 to {length} tokens each"
         require(fits, "documents", f"{len(document)} tokens in number {number}", allowed)
+        document = [whole("documents", token, 0) for token in document]
         room = (row for row in rows if length - len(row) >= len(document))
         row = next(room, None)
         if row is None:
@@ -51,19 +53,18 @@ def pack(documents, length, padding=0):
 
 
 def packed_mask(documents, *, causal=True):
-    """The mask [B, 1, T, T] in which a token sees tokens of its own document only.
+    """The mask [B, 1, T, T] in which a token sees tokens of its own document only: the one of
+    `labcore.attention`, and unless told otherwise causal too.
 
     `documents` [B, T] numbers them, -1 is padding, which sees nothing and is seen by nothing.
 
     >>> packed_mask(torch.tensor([[0, 0, 1, -1]]))[0, 0].int().tolist()
     [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
     """
-    require(documents.ndim == 2, "documents", f"shape {list(documents.shape)}", "[B, T]")
-    same = documents[:, :, None] == documents[:, None, :]
-    mask = same & (documents >= 0)[:, :, None]
-    if causal:
-        mask = mask & causal_mask(documents.shape[1], device=documents.device)
-    return mask[:, None]
+    mask = own_document(documents)
+    if flag("causal", causal):
+        mask = mask & causal_mask(mask.shape[-1], device=mask.device)
+    return mask
 
 
 def packed_inputs_and_labels(packed, padding=0):
@@ -74,5 +75,6 @@ def packed_inputs_and_labels(packed, padding=0):
     >>> [part.tolist() for part in packed_inputs_and_labels(packed)]
     [[[5, 6, 7, 8]], [[6, 7, 0, 9]]]
     """
+    whole("padding", padding, 0)
     inside = packed.documents[:, 1:] == packed.documents[:, :-1]
     return packed.ids[:, :-1], packed.ids[:, 1:].masked_fill(~inside, padding)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from labcore.models.nar import BOS, END, MASK, PAD, empty_slots
+from labcore.shapes import whole
 
 
 def ordered_loss(model, source, source_lengths, target, target_lengths):
@@ -42,7 +43,7 @@ def masked_loss(seed=0):
     How many is drawn uniformly, which ones at random (Ghazvininejad et al. 2019, section 4.2), by
     a generator of this seed. The length predictor learns along.
     """
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(whole("seed", seed, 0))
 
     def loss(model, source, source_lengths, target, target_lengths):
         hidden = hide(target, target_lengths, draw)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from labcore.models.decoder import Decoder
+from labcore.shapes import require, whole
 from labcore.train.loop import fit
 
 PHRASES = {
@@ -33,12 +34,17 @@ def encode(phrase):
     >>> decode(encode("深度"))
     ['深', '度']
     """
+    unknown = [letter for letter in phrase if letter not in _IDS]
+    require(not unknown, "phrase", given=unknown, allowed="characters of PHRASES")
     return [_IDS[letter] for letter in phrase]
 
 
 def decode(ids):
     """The tokens of a row of ids, a list of texts."""
-    return [TOKENS[int(i)] for i in ids]
+    ids = ids.tolist() if isinstance(ids, torch.Tensor) else ids
+    outside = [i for i in ids if whole("ids", i, 0) >= len(TOKENS)]
+    require(not outside, "ids", given=outside, allowed=f"ids 0 to {len(TOKENS) - 1}")
+    return [TOKENS[i] for i in ids]
 
 
 def shifted(phrases, length=None):
@@ -51,11 +57,13 @@ def shifted(phrases, length=None):
     (['BOS', '深', '度', 'PAD'], ['深', '度', 'EOS', 'PAD'])
     """
     rows = [encode(phrase) for phrase in phrases]
-    length = max(map(len, rows)) + 1 if length is None else length
+    longest = max(map(len, rows), default=0) + 1
+    length = longest if length is None else whole("length", length, longest)
     pads = [[PAD] * (length - 1 - len(row)) for row in rows]
     inputs = [[BOS, *row, *more] for row, more in zip(rows, pads, strict=True)]
     labels = [[*row, EOS, *more] for row, more in zip(rows, pads, strict=True)]
-    return torch.tensor(inputs), torch.tensor(labels)
+    shape = (len(rows), length)
+    return tuple(torch.tensor(x, dtype=torch.long).reshape(shape) for x in (inputs, labels))
 
 
 def corpus():

@@ -27,7 +27,7 @@ from torch import nn
 
 from labcore.attention import MultiHeadAttention, attend, padding_mask
 from labcore.norms import LayerNorm
-from labcore.shapes import require
+from labcore.shapes import check_ids, flag, require, whole
 from labcore.train.loop import fit
 
 # Every initial has two beings and two places.
@@ -133,6 +133,7 @@ def sentences(count, seed=0, held_out=False):
     >>> " ".join(sentences(1, held_out=True)[0].words)
     "lately this sheep wouldn't visit this ravine when it was quite muddy"
     """
+    whole("count", count, 0), whole("seed", seed, 0), flag("held_out", held_out)
     draw = torch.Generator().manual_seed(seed)
     apart = held_out_pairs()
     pairs = [p for p in itertools.product(BEINGS, PLACES) if (p in apart) == held_out]
@@ -199,6 +200,10 @@ class ReferentModel(nn.Module):
 
     def forward(self, ids, lengths, need_weights=False):
         """Shares, or with `need_weights` shares and the weights [B, N, N] of both attentions."""
+        check_ids(ids, "ids", len(WORDS), "B T")
+        flag("need_weights", need_weights)
+        rows, given = f"{len(ids)}, one for each row", f"{len(lengths)} lengths"
+        require(len(lengths) == len(ids), "lengths", given, rows)
         mask, x = padding_mask(lengths, ids.shape[1]), self.embedding(ids)
         taken, first = self.context(x, mask=mask, need_weights=True)
         q, k, v = self.q_proj(self.norm(x + taken)), self.k_proj(x), self.table[ids]

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from labcore.decode.sample import draw
-from labcore.shapes import require
+from labcore.shapes import check_ids, number, require, whole
 
 BASELINES = ("none", "running", "others", "greedy")
 
@@ -38,16 +38,20 @@ class PositionPolicy(nn.Module):
 
     def __init__(self, T, Y):
         super().__init__()
-        require(T >= 1 and Y >= 2, "T, Y", f"{T}, {Y}", "at least 1 position and 2 tokens")
+        whole("T", T), whole("Y", Y, 2)
         self.logits = nn.Parameter(torch.zeros(T, Y, dtype=torch.float64))
 
     def sample(self, count, generator=None):
         """Ids [count, T]."""
+        whole("count", count)
         p = self.logits.detach().softmax(-1)
         return draw(p.expand(count, *p.shape), generator)
 
     def log_prob(self, ids):
         """Σ_t log p(y_t) [B] of ids [B, T]."""
+        T, Y = self.logits.shape
+        check_ids(ids, "ids", Y, "B T")
+        require(ids.shape[1] == T, "ids", f"shape {list(ids.shape)}", f"[B, T={T}]")
         logp = self.logits.log_softmax(-1).expand(len(ids), *self.logits.shape)
         return logp.gather(-1, ids[..., None])[..., 0].sum(-1)
 
@@ -141,8 +145,8 @@ def fit_reinforce(policy, reward, *, steps, samples=16, rate=1.0, baseline="othe
     """
     require(baseline in BASELINES, "baseline", repr(baseline), ", ".join(BASELINES))
     least = 2 if baseline == "others" else 1
-    require(steps >= 1, "steps", given=steps, allowed="at least 1")
-    require(samples >= least, "samples", given=samples, allowed=f"at least {least}")
+    whole("steps", steps), whole("samples", samples, least), number("rate", rate, above=0)
+    whole("seed", seed, 0)
     generator, log, seen = torch.Generator().manual_seed(seed), [], []
     optimizer = torch.optim.SGD(policy.parameters(), lr=rate)
     for step in range(1, steps + 1):

@@ -10,7 +10,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from labcore.shapes import require, whole
+from labcore.shapes import number, whole
 
 
 def reversal_batches(steps, *, batch=32, length=8, symbols=10, seed=0):
@@ -22,6 +22,7 @@ def reversal_batches(steps, *, batch=32, length=8, symbols=10, seed=0):
     """
     for name, size in (("batch", batch), ("length", length), ("symbols", symbols)):
         whole(name, size)
+    whole("seed", seed, 0)
     draw = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         ids = torch.randint(symbols, (batch, length), generator=draw)
@@ -40,7 +41,7 @@ def train_reversal(model, steps, rate, *, warmup=0, seed=0, **sizes):
     3
     """
     whole("warmup", warmup, 0)
-    require(rate > 0, "rate", given=rate, allowed="a number above 0")
+    whole("steps", steps, 0), number("rate", rate, above=0)
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=rate), []
     model.train()
     for step, (ids, answers) in enumerate(reversal_batches(steps, seed=seed, **sizes)):

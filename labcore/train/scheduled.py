@@ -20,7 +20,9 @@ import math
 
 import torch
 
-from labcore.shapes import require
+from labcore.attention.scores import check_float
+from labcore.decode.checks import CheckedScore, check_prefix, check_top
+from labcore.shapes import ShapeError, flag, number, require, whole
 from labcore.train.forcing import shift_right
 from labcore.train.losses import cross_entropy
 from labcore.train.numerals import PAD
@@ -43,20 +45,19 @@ def true_share(schedule, step, *, k=None, slope=0.002, floor=0.0):
     >>> round(true_share("inverse_sigmoid", 50, k=10), 4)
     0.0631
     """
-    require(schedule in SCHEDULES, "schedule", repr(schedule), ", ".join(map(repr, SCHEDULES)))
-    require(step >= 0, "step", step, "a number of at least 0")
+    number("step", step, least=0)
+    _check_constants(schedule, k, slope, floor)
     if schedule == "none":
         return 1.0
     k = {"linear": 1.0, "exponential": 0.99, "inverse_sigmoid": 10.0}[schedule] if k is None else k
     if schedule == "linear":
-        require(
-            0 <= floor <= k <= 1 and slope >= 0, "k", k, f"{floor} to 1, and slope of 0 or more"
-        )
+        number("floor", floor, least=0, most=1), number("slope", slope, least=0)
+        number("k", k, least=floor, most=1)
         return max(floor, k - slope * step)
     if schedule == "exponential":
-        require(0 < k < 1, "k", k, "a number between 0 and 1")
+        require(number("k", k, above=0) < 1, "k", k, "a number between 0 and 1")
         return k**step
-    require(k >= 1, "k", k, "a number of at least 1")
+    number("k", k, least=1)
     # exp(i/k) overflows for large i; written with exp(-i/k) the same value goes to 0.
     return k * math.exp(-step / k) / (1 + k * math.exp(-step / k))
 
@@ -67,7 +68,7 @@ def coins(shape, share, generator=None):
     >>> coins((2, 3), 1.0).all().item(), coins((2, 3), 0.0).any().item()
     (True, False)
     """
-    require(0 <= share <= 1, "share", share, "a number from 0 to 1")
+    number("share", share, least=0, most=1)
     return torch.rand(shape, generator=generator) < share
 
 
@@ -80,11 +81,11 @@ def mix_stepwise(score, inputs, keep, draws=None):
     >>> mix_stepwise(always_7, torch.tensor([[1, 3, 4, 5]]), keep).tolist()
     [[1, 3, 7, 5]]
     """
-    _check_keep(inputs, keep)
-    mixed = inputs[:, :1]
+    _check_mix(inputs, keep, draws)
+    ask, mixed = CheckedScore(score), inputs[:, :1]
     with torch.no_grad():
         for t in range(inputs.shape[1] - 1):
-            own = choose(score(mixed), None if draws is None else draws[:, t])
+            own = choose(ask(mixed), None if draws is None else draws[:, t])
             token = torch.where(keep[:, t], inputs[:, t + 1], own)
             mixed = torch.cat([mixed, token[:, None]], dim=1)
     return mixed
@@ -102,13 +103,12 @@ def mix_parallel(decode, inputs, keep, passes, draws=None):
     >>> mix_parallel(always_7, torch.tensor([[1, 3, 4, 5]]), keep, passes=1).tolist()
     [[1, 3, 7, 5]]
     """
-    _check_keep(inputs, keep)
-    whole = isinstance(passes, int) and not isinstance(passes, bool) and passes >= 0
-    require(whole, "passes", repr(passes), "a whole number of at least 0")
+    _check_mix(inputs, keep, draws)
+    whole("passes", passes, 0)
     mixed = inputs
     with torch.no_grad():
         for _ in range(passes):
-            own = choose(decode(mixed)[:, :-1], draws)
+            own = choose(_answers(decode, mixed)[:, :-1], draws)
             rest = torch.where(keep, inputs[:, 1:], own)
             mixed = torch.cat([inputs[:, :1], rest], dim=1)
     return mixed
@@ -121,8 +121,12 @@ def choose(logits, draws=None):
     >>> choose(torch.tensor([0.5, 0.3, 0.2]).log(), torch.tensor(0.6)).item()
     1
     """
+    check_float(logits, "logits")
+    require(logits.ndim >= 1 and logits.shape[-1] >= 1, "logits", list(logits.shape), "[..., Y]")
+    check_top(logits.amax(-1), "logits")
     if draws is None:
         return logits.argmax(-1)
+    _check_draws(draws, logits.shape[:-1])
     ends = logits.softmax(-1).cumsum(-1)
     return (draws[..., None] >= ends).sum(-1).clamp(max=logits.shape[-1] - 1)
 
@@ -134,7 +138,8 @@ def scheduled_loss(
     """The loss of a `Seq2Seq` on prefixes mixed with true-token probability `share`; labels stay
     true. With share 1 it is the teacher-forced loss, whatever the form.
 
-    "stepwise" calls the decoder T times, "two_pass" twice, "parallel" `passes` times in all.
+    "stepwise" calls the decoder T times, "two_pass" twice, "parallel" `passes` times in all; only
+    "parallel" takes another number of passes than 2, only "two_pass" is `soft`.
 
     >>> from labcore.models.seq2seq import Seq2Seq
     >>> model = Seq2Seq(17, 33, 12, 4, 19, 1)
@@ -142,7 +147,7 @@ def scheduled_loss(
     >>> scheduled_loss(model, source, framed, share=0.5).ndim
     0
     """
-    require(form in FORMS, "form", repr(form), ", ".join(map(repr, FORMS)))
+    _check_form(form, passes, soft)
     inputs, labels = shift_right(framed)
     keep = coins((inputs.shape[0], inputs.shape[1] - 1), share, generator)
     mask = model.source_mask(source)
@@ -157,7 +162,6 @@ def scheduled_loss(
         mixed = mix_stepwise(lambda prefix: decode(prefix)[:, -1], inputs, keep)
         logits = decode(mixed)
     else:
-        require(passes >= 1, "passes", passes, "a whole number of at least 1")
         logits = decode(mix_parallel(decode, inputs, keep, passes - 1))
     return cross_entropy(logits, labels, padding=padding)
 
@@ -173,7 +177,49 @@ def _two_pass(model, decode, inputs, keep, memory, mask, soft):
     return model.decode_vectors(torch.cat([true[:, :1], mixed], dim=1), memory, mask)
 
 
-def _check_keep(inputs, keep):
+def _answers(decode, ids):
+    """Logits [B, T, Y] of `decode(ids)`, one row for each row of ids: nothing is repeated."""
+    logits = decode(ids)
+    given = f"shape {list(logits.shape)}" if hasattr(logits, "shape") else type(logits).__name__
+    fits = isinstance(logits, torch.Tensor) and logits.shape[:-1] == ids.shape
+    require(fits, "decode", given, f"logits {[*ids.shape, 'Y']}", ShapeError)
+    return logits
+
+
+def _check_constants(schedule, k, slope, floor):
+    """None, or an error for an unknown schedule and for constants that it would not read."""
+    require(schedule in SCHEDULES, "schedule", repr(schedule), ", ".join(map(repr, SCHEDULES)))
+    linear = schedule == "linear"
+    for name, value, default, read in (
+        ("k", k, None, schedule != "none"),
+        ("slope", slope, 0.002, linear),
+        ("floor", floor, 0.0, linear),
+    ):
+        allowed = f"{default}: schedule {schedule!r} does not read it"
+        require(read or value == default, name, value, allowed)
+
+
+def _check_form(form, passes, soft):
+    require(form in FORMS, "form", repr(form), ", ".join(map(repr, FORMS)))
+    counts = whole("passes", passes) == 2 or form == "parallel"
+    require(counts, "passes", passes, f"2, the default: form {form!r} reads no other")
+    given = not flag("soft", soft) or form == "two_pass"
+    require(given, "soft", soft, f"False: form {form!r} feeds tokens, not mixtures")
+
+
+def _check_mix(inputs, keep, draws):
+    check_prefix(inputs, "inputs", least=1)
     wanted = [inputs.shape[0], inputs.shape[1] - 1]
-    fits = keep.dtype == torch.bool and list(keep.shape) == wanted
-    require(fits, "keep", f"{keep.dtype} {list(keep.shape)}", f"bool {wanted}")
+    told = f"{keep.dtype} {list(keep.shape)}" if hasattr(keep, "dtype") else type(keep).__name__
+    fits = getattr(keep, "dtype", None) == torch.bool and list(keep.shape) == wanted
+    require(fits, "keep", told, f"bool {wanted}")
+    if draws is not None:
+        _check_draws(draws, wanted)
+
+
+def _check_draws(draws, wanted):
+    check_float(draws, "draws")
+    same = list(draws.shape) == list(wanted)
+    require(same, "draws", f"shape {list(draws.shape)}", f"shape {list(wanted)}", ShapeError)
+    inside = bool(((draws >= 0) & (draws <= 1)).all())  # NaN fails too
+    require(inside, "draws", "a number outside 0 to 1, or NaN", "numbers from 0 to 1")

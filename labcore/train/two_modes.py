@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from labcore.models.nar import PAD, SPECIAL
-from labcore.shapes import require
+from labcore.shapes import check_ids, number, require, whole
 
 LANGUAGES = {
     "English": ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"],
@@ -40,10 +40,10 @@ def shares_of(modes, first=None):
     >>> shares_of(3, 0.5)
     [0.5, 0.25, 0.25]
     """
-    known = isinstance(modes, int) and 2 <= modes <= len(LANGUAGES)
+    known = whole("modes", modes, 2) <= len(LANGUAGES)
     require(known, "modes", modes, f"a whole number from 2 to {len(LANGUAGES)}")
-    first = 1 / modes if first is None else first
-    require(0 < first < 1, "first", first, "a probability between 0 and 1")
+    first = 1 / modes if first is None else number("first", first, above=0)
+    require(first < 1, "first", first, "a probability between 0 and 1")
     return [first] + [(1 - first) / (modes - 1)] * (modes - 1)
 
 
@@ -54,8 +54,10 @@ def draw(count, shares, *, shortest=2, longest=10, seed=0):
     >>> list(pairs.source.shape), list(pairs.target.shape)
     ([3, 4], [3, 4])
     """
-    fits = 1 <= shortest <= longest
+    whole("count", count), whole("longest", longest), whole("seed", seed, 0)
+    fits = whole("shortest", shortest) <= longest
     require(fits, "shortest", shortest, f"a whole number from 1 to longest = {longest}")
+    _check_shares(shares)
     numbers = torch.Generator().manual_seed(seed)
     lengths = torch.randint(shortest, longest + 1, (count,), generator=numbers)
     digits = torch.randint(1, 10, (count, longest), generator=numbers)
@@ -72,11 +74,15 @@ def text(ids):
     >>> text([6, 4, 0])
     'three one'
     """
-    return " ".join(WORDS[int(i)] for i in ids if int(i) != PAD)
+    ids = ids.tolist() if isinstance(ids, torch.Tensor) else ids
+    outside = [i for i in ids if whole("ids", i, 0) >= len(WORDS)]
+    require(not outside, "ids", given=outside, allowed=f"ids 0 to {len(WORDS) - 1}")
+    return " ".join(WORDS[i] for i in ids if i != PAD)
 
 
 def language_of(ids):
     """For every id the number of its language, -1 for PAD and the other special ones."""
+    check_ids(ids, "ids", len(WORDS))
     return torch.where(ids < len(SPECIAL), -1, (ids - len(SPECIAL)) // 9)
 
 
@@ -86,6 +92,7 @@ def mixed(target):
     >>> mixed(torch.tensor([[6, 4, 7], [6, 13, 7]])).tolist()
     [False, True]
     """
+    check_ids(target, "target", len(WORDS), "B T")
     found = language_of(target)
     highest = found.max(-1).values
     lowest = found.masked_fill(found < 0, len(LANGUAGES)).min(-1).values
@@ -94,6 +101,9 @@ def mixed(target):
 
 def digits_right(source, target):
     """Bool [n]: whether each word names its digit, in whatever language, and none is missing."""
+    check_ids(source, "source", SOURCE_SIZE, "B S"), check_ids(target, "target", len(WORDS), "B T")
+    rows, allowed = f"{len(target)} rows", f"{len(source)} rows, as source"
+    require(len(source) == len(target), "target", rows, allowed)
     width = max(source.shape[1], target.shape[1])
     source, target = (torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in (source, target))
     named = torch.where(target < len(SPECIAL), 0, (target - len(SPECIAL)) % 9 + 1)
@@ -106,7 +116,8 @@ def mixing(T, shares):
     >>> [mixing(T, [0.5, 0.5]) for T in (2, 3, 5)]
     [0.5, 0.75, 0.9375]
     """
-    require(T >= 1, "T", T, "a whole number of at least 1")
+    whole("T", T)
+    _check_shares(shares)
     return 1 - sum(p**T for p in shares)
 
 
@@ -118,4 +129,16 @@ def lost_nats(T, shares):
     >>> round(lost_nats(5, [0.5, 0.5]), 3)
     2.773
     """
+    whole("T", T)
+    _check_shares(shares)
     return (T - 1) * -sum(p * math.log(p) for p in shares if p > 0)
+
+
+def _check_shares(shares):
+    """None, or an error unless these are probabilities, one a language, that sum to 1."""
+    listed, told = isinstance(shares, (list, tuple)), type(shares).__name__
+    require(listed, "shares", told, "a list of probabilities", TypeError)
+    for share in shares:
+        number("shares", share, least=0, most=1)
+    near = 0 < len(shares) <= len(LANGUAGES) and abs(sum(shares) - 1) < 1e-9
+    require(near, "shares", list(shares), f"1 to {len(LANGUAGES)} numbers that sum to 1")

@@ -6,6 +6,7 @@ from torch import nn
 
 from labcore.attention import padding_mask
 from labcore.blocks import DecoderBlock
+from tests.blocks.torch_weights import weights_of
 
 B, T, S, D, H, HIDDEN = 3, 5, 7, 24, 4, 17
 
@@ -13,22 +14,6 @@ B, T, S, D, H, HIDDEN = 3, 5, 7, 24, 4, 17
 def draw(*shape, seed=0):
     numbers = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=numbers, dtype=torch.float64)
-
-
-def weights_of(theirs):
-    """The state dict for our block with the weights of a `nn.TransformerDecoderLayer`."""
-    state, other = {}, theirs.state_dict()
-    for kind in ("weight", "bias"):
-        for ours, name in (("attention", "self_attn"), ("cross", "multihead_attn")):
-            parts = other[f"{name}.in_proj_{kind}"].chunk(3)
-            for letter, part in zip("qkv", parts, strict=True):
-                state[f"{ours}.{letter}_proj.{kind}"] = part
-            state[f"{ours}.o_proj.{kind}"] = other[f"{name}.out_proj.{kind}"]
-        state[f"ffn.up_proj.{kind}"] = other[f"linear1.{kind}"]
-        state[f"ffn.down_proj.{kind}"] = other[f"linear2.{kind}"]
-        for number, name in enumerate(("attention_norm", "cross_norm", "ffn_norm"), 1):
-            state[f"{name}.{kind}"] = other[f"norm{number}.{kind}"]
-    return state
 
 
 def pair(norm, activation="gelu"):
@@ -39,7 +24,9 @@ def pair(norm, activation="gelu"):
     for weight in theirs.parameters():
         nn.init.normal_(weight, std=0.5)
     ours = DecoderBlock(D, H, HIDDEN, norm, activation=activation, eps=1e-3).double()
-    ours.load_state_dict(weights_of(theirs))
+    names = (("attention", "self_attn"), ("cross", "multihead_attn"))
+    norms = ("attention_norm", "cross_norm", "ffn_norm")
+    ours.load_state_dict(weights_of(theirs, names, norms))
     return theirs, ours
 
 

@@ -6,6 +6,7 @@ from torch import nn
 
 from labcore.attention import causal_mask, padding_mask
 from labcore.blocks import EncoderBlock
+from tests.blocks.torch_weights import weights_of
 
 B, T, D, H, HIDDEN = 3, 5, 24, 4, 17
 
@@ -24,17 +25,8 @@ def pair(norm, activation="gelu"):
     for weight in theirs.parameters():
         nn.init.normal_(weight, std=0.5)
     ours = EncoderBlock(D, H, HIDDEN, norm, activation=activation, eps=1e-3).double()
-    state, other = {}, theirs.state_dict()
-    for kind in ("weight", "bias"):
-        parts = other[f"self_attn.in_proj_{kind}"].chunk(3)
-        for name, part in zip("qkv", parts, strict=True):
-            state[f"attention.{name}_proj.{kind}"] = part
-        state[f"attention.o_proj.{kind}"] = other[f"self_attn.out_proj.{kind}"]
-        state[f"ffn.up_proj.{kind}"] = other[f"linear1.{kind}"]
-        state[f"ffn.down_proj.{kind}"] = other[f"linear2.{kind}"]
-        state[f"attention_norm.{kind}"] = other[f"norm1.{kind}"]
-        state[f"ffn_norm.{kind}"] = other[f"norm2.{kind}"]
-    ours.load_state_dict(state)
+    names, norms = [("attention", "self_attn")], ("attention_norm", "ffn_norm")
+    ours.load_state_dict(weights_of(theirs, names, norms))
     return theirs, ours
 
 

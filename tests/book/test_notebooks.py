@@ -25,6 +25,8 @@ def test_no_view_is_dropped(book):
 
 
 def test_sections(book):
+    if book.name[0] == "k":  # beyond the documents: no outline lists its sections
+        return told(structure.own_sections(book))
     told(structure.sections(book, chapters.expected_sections(book.name)))
 
 

@@ -188,6 +188,16 @@ def test_a_beam_wider_than_all_candidates_has_no_dead_hypotheses():
     assert sum(math.exp(h.score) for h in found.hypotheses[0]) == pytest.approx(1)
 
 
+def test_dead_prefixes_are_left_out_and_a_dead_sequence_is_refused():
+    # After 1 nothing follows, so only 0 0 and 0 1 are whole paths.
+    half = [math.log(0.5)] * 2
+    score = TableScore({(): half, (0,): half}, 2)
+    found = beam_search(score, EMPTY, beam=2, max_new_tokens=2).hypotheses[0]
+    assert sorted(h.ids for h in found) == [[0, 0], [0, 1]]
+    with pytest.raises(ValueError, match="^score: got -inf on every path"):
+        beam_search(score, EMPTY, beam=2, max_new_tokens=3)
+
+
 def test_start_is_kept_in_front_and_left_out_of_the_result():
     seen = []
 
@@ -239,7 +249,9 @@ def test_bad_input(change, words):
 
 
 def test_bad_trees():
-    with pytest.raises(ValueError, match="Y, T: got 16777216 paths"):
+    with pytest.raises(
+        ValueError, match="^T: got 8; allowed: a length with at most 2000000 paths over 8 tokens"
+    ):
         RandomTree(8, 8)
     with pytest.raises(ValueError, match=r"prefix: got length 4; allowed: at most 3"):
         RandomTree(3, 4)(torch.zeros(1, 4, dtype=torch.long))
@@ -253,3 +265,5 @@ def test_bad_trees():
         exhaustive(TableScore({}, 2), length=2)
     with pytest.raises(ValueError, match="length: got 0"):
         exhaustive(RandomTree(3, 2), length=0)
+    with pytest.raises(ValueError, match=r"^table\[\(1,\)\]: got \[nan, 0.0\]"):
+        TableScore({(1,): [math.nan, 0.0]}, 2)

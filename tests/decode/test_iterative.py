@@ -76,7 +76,7 @@ def test_calls_are_the_rounds_whatever_the_length():
 def test_drawn_slots_have_the_model_s_shares():
     score, n = scorer(4, heat=0.0), 20_000
     slots = torch.full((n, T), MASK)
-    shares = slot_shares(score, slots[:1], (MASK, *NEVER))[0]
+    shares = slot_shares(score, slots[:1], NEVER, MASK)[0]
     numbers = torch.Generator().manual_seed(0)
     found = fill(score, slots, mask=MASK, forbidden=NEVER, generator=numbers)
     counts = torch.stack([(found == y).double().mean(0) for y in range(Y)], dim=-1)

@@ -107,6 +107,22 @@ def test_rows_end_at_eos_and_the_seed_decides():
     assert short.tolist() == [[0, 1], [0, 1]]
 
 
+@pytest.mark.parametrize("temperature", [1e-3, 1e-300, 1e-308, 5e-324])
+def test_a_tiny_temperature_takes_the_largest(temperature):
+    p = next_probabilities(torch.tensor([0.0, 1e10, -1e300]).double(), temperature)
+    assert p.tolist() == [0.0, 1.0, 0.0]
+    score = lambda ids: torch.tensor([[0.5, 2.0, 1.0, -3.0]]).expand(len(ids), -1)  # noqa: E731
+    start = torch.zeros(3, 2, dtype=torch.long)
+    ids = sample(score, start, max_new_tokens=5, temperature=temperature)
+    assert ids[:, 2:].eq(1).all()
+
+
+def test_every_row_has_a_draw_of_its_own():
+    score, start = lambda ids: torch.zeros(len(ids), 1000), torch.zeros(40, 1, dtype=torch.long)
+    ids = sample(score, start, max_new_tokens=1, generator=torch.Generator().manual_seed(0))
+    assert len(set(ids[:, 1].tolist())) > 30
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -122,8 +138,8 @@ def test_rows_end_at_eos_and_the_seed_decides():
         ({"eos": -1}, "eos: got -1"),
         ({"max_new_tokens": 0}, "max_new_tokens: got 0"),
         ({"start_BT": torch.zeros(3, dtype=torch.long)}, "start: got shape"),
-        ({"score": lambda p: torch.full((len(p), Y), -math.inf)}, "logits: got"),
-        ({"score": lambda p: torch.full((len(p), Y), math.nan)}, "logits: got"),
+        ({"score": lambda p: torch.full((len(p), Y), -math.inf)}, "score: got"),
+        ({"score": lambda p: torch.full((len(p), Y), math.nan)}, "score: got"),
     ],
 )
 def test_bad_input(options, words):

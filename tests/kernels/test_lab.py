@@ -67,7 +67,9 @@ def test_results_are_kept_compared_and_shown_without_triton(monkeypatch, capsys,
     monkeypatch.setenv(lab.RECORD, "write")
     lab.interpret(in_the_interpreter, 2, using=[add_one])
     lab.interpret(in_the_interpreter, 3, using=[add_one])
-    assert len(json.loads(records.read_text())) == 1
+    lab.interpret(in_the_interpreter, 3, using=[add_one])
+    names = [key.split(" ", 1)[1] for key in json.loads(records.read_text())]
+    assert names == ["in_the_interpreter [2]", "in_the_interpreter [3]"]
     monkeypatch.setenv(lab.RECORD, "check")
     lab.interpret(in_the_interpreter, 3, using=[add_one])
     with pytest.raises(ValueError, match="what is recorded"):

@@ -234,7 +234,7 @@ def test_bad_input():
     model = gpt()
     with pytest.raises(ValueError, match="ids: got shape"):
         model(ids()[0])
-    with pytest.raises(ValueError, match="positions up to 13"):
+    with pytest.raises(ValueError, match="ids: got 14 tokens; allowed: up to max_length 13"):
         model(ids(length=14))
     with pytest.raises(ValueError, match="ids: got values"):
         model(ids() + Y)

@@ -45,4 +45,4 @@ def test_shift_and_frame():
     assert torch.equal(inputs[:, 1:], labels[:, :-1])
     assert frame([], 1, 2, 0).shape[0] == 0
     with pytest.raises(ValueError, match=r"^framed: got shape \[3, 1\]"):
-        shift_right(torch.ones(3, 1))
+        shift_right(torch.ones(3, 1, dtype=torch.long))

@@ -97,4 +97,4 @@ def test_bad_input():
     with pytest.raises(ValueError, match="^count: got 250000"):
         task.numerals(250_000)
     with pytest.raises(ValueError, match="^ids: got 1 rows"):
-        task.exact_match(torch.zeros(1, 2), torch.zeros(2, 2))
+        task.exact_match(torch.zeros(1, 2).long(), torch.zeros(3, 2).long())

@@ -58,5 +58,5 @@ def test_bad_input():
     with pytest.raises(ValueError, match="^length: got 0"):
         pack([[1]], 0)
     with pytest.raises(ValueError, match=r"^documents: got shape \[4\]"):
-        packed_mask(torch.zeros(4))
+        packed_mask(torch.zeros(4).long())
     assert pack([], 6).ids.shape == (0, 6)

@@ -20,6 +20,7 @@ import tempfile
 import textwrap
 import types
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -80,15 +81,25 @@ def _elsewhere(function, arguments, using, mode):
     require(inspect.isfunction(function), "function", repr(function), "a function with source")
     parts = [_source(kernel, kernel=True) for kernel in using] + [_source(function)]
     body, given = "\n\n".join(parts), json.dumps(arguments)
-    digest = hashlib.sha256(f"{mode}\n{given}\n{body}".encode()).hexdigest()[:16]
-    key = f"{function.__name__} {digest}"
+    call = _Call(f"{mode} {function.__name__} {given}", _digest(body))
     if importlib.util.find_spec("triton") is None:
-        return _from_record(key)
+        return _from_record(call)
     text = _HEAD + body + _TAIL.format(name=function.__name__)
     printed, value = _process(text, given, mode)
-    _compare(key, {"printed": printed, "value": value})
+    _compare(call, {"source": call.digest, "printed": printed, "value": value})
     print(printed, end="")
     return value
+
+
+class _Call(NamedTuple):
+    """What a record is found by, mode, name and arguments, and the digest of its source."""
+
+    key: str
+    digest: str
+
+
+def _digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _source(function, kernel=False):
@@ -130,27 +141,24 @@ def _records():
     return json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {}
 
 
-def _from_record(key):
-    found = _records().get(key)
-    if found is None:
+def _from_record(call):
+    found = _records().get(call.key)
+    if found is None or found["source"] != call.digest:
         raise RuntimeError("Triton is not installed here, and no result of this code is recorded")
     print("(recorded: Triton is not installed here)")
     print(found["printed"], end="")
     return found["value"]
 
 
-def _compare(key, found):
+def _compare(call, found):
     """Keeps a result, or compares it with the kept one, where the environment asks for it."""
     asked = os.environ.get(RECORD)
     if asked == "write":
-        records = dict(_records())
-        name = key.split()[0]
-        # Of one function only the newest source is kept.
-        records = {k: v for k, v in records.items() if k.split()[0] != name or k == key}
-        records[key] = found
-        text = json.dumps(dict(sorted(records.items())), indent=1, ensure_ascii=False)
+        text = json.dumps(
+            dict(sorted((_records() | {call.key: found}).items())), indent=1, ensure_ascii=False
+        )
         RECORDS.write_text(text + "\n", encoding="utf-8")
         _records.cache_clear()
     elif asked == "check":
-        kept = _records().get(key)
-        require(kept == found, key, f"{found}", f"what is recorded, {kept}: execute it again")
+        kept = _records().get(call.key)
+        require(kept == found, call.key, f"{found}", f"what is recorded, {kept}: execute it again")

@@ -46,6 +46,29 @@ def _heading(book, heading, entry, first):
     return faults
 
 
+def own_sections(book):
+    """Faults of the sections of a chapter beyond the documents: K03.1, K03.2, … in k03.
+
+    Each has a label above it, depth 2, and English words with the Chinese behind them.
+    """
+    found = [h for h in book.headings if h.section]
+    names = [h.section for h in found]
+    chapter = book.name.split("_")[0].upper()
+    wanted = [f"{chapter}.{number}" for number in range(1, max(len(found), 1) + 1)]
+    faults = []
+    if names != wanted:
+        faults.append(f"{book.name}: sections {', '.join(names)}; not {', '.join(wanted)}")
+    for heading in found:
+        name = heading.section
+        if heading.above != f"({name})=":
+            faults.append(f"{book.name}: no label ({name})= above the heading of {name}")
+        if not re.search(r"[A-Za-z]{3}.*（.*[\u4e00-\u9fff].*）$", heading.title):
+            faults.append(f"{book.name}: {name}: write English words, then the Chinese in （…）")
+        if heading.depth != 2:
+            faults.append(f"{book.name}: heading of {name} has depth {heading.depth}, not 2")
+    return faults
+
+
 def _letters(text):
     """Letters and digits alone: spacing and punctuation of a heading may differ."""
     return re.sub(r"[\W_]+", "", text).lower()
