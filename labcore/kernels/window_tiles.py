@@ -123,7 +123,7 @@ BACKWARD_WHOLE = {
 # In blocks; three tf32 products for one of float32 take three times the registers.
 FORWARD = Table(
     "window_forward_blocks",
-    _tiles(16, (75, _ALL, Tile(64, 64))) | _tiles(32, (75, _ALL, Tile(32, 32))),
+    _tiles(16, (75, _ALL, Tile(64, 32))) | _tiles(32, (75, _ALL, Tile(32, 32))),
 )
 ROWS = Table(
     "window_backward_rows",
