@@ -1,8 +1,10 @@
 """The same start for every notebook: seed, threads, device, and what computed the numbers."""
 
+import functools
 import os
 import platform
 import random
+import subprocess
 import sys
 from importlib import metadata
 
@@ -81,6 +83,7 @@ def machine():
         facts["compute_capability"] = f"{gpu.major}.{gpu.minor}"
         facts["gpu_gib"] = round(gpu.total_memory / 2**30)
         facts["cuda"] = torch.version.cuda
+        facts["driver"] = _driver()
     return facts
 
 
@@ -100,6 +103,17 @@ def describe():
     lines.append(f"CPU: {facts['processor']}, {facts['threads']} of {facts['cores']} threads used")
     lines.append(", ".join(f"{k} {v}" for k, v in versions().items() if v))
     return "\n".join(lines)
+
+
+@functools.cache
+def _driver():
+    """Version of the GPU's driver, or None where its program cannot be asked."""
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next(iter(told.stdout.split()), None)
 
 
 def _processor():

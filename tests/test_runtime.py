@@ -43,6 +43,22 @@ def test_describe_tells_device_and_versions():
     assert set(runtime.versions()) >= {"python", "torch", "numpy", "transformer-labcore"}
 
 
+def test_the_driver_is_told_where_it_can_be_asked(monkeypatch):
+    def asked(command, **options):
+        assert command[0] == "nvidia-smi"
+        return subprocess.CompletedProcess(command, 0, stdout="575.57.08\n575.57.08\n")
+
+    monkeypatch.setattr(runtime.subprocess, "run", asked)
+    assert runtime._driver.__wrapped__() == "575.57.08"
+    for error in (FileNotFoundError(), subprocess.CalledProcessError(9, "nvidia-smi")):
+        monkeypatch.setattr(runtime.subprocess, "run", lambda *a, e=error, **o: raise_it(e))
+        assert runtime._driver.__wrapped__() is None
+
+
+def raise_it(error):
+    raise error
+
+
 def test_importing_the_package_is_light_and_silent():
     code = "import sys, labcore; print('torch' in sys.modules, 'matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

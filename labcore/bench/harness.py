@@ -1,4 +1,4 @@
-"""Two implementations timed in turn inside one process: A B, B A, A B, …
+"""Implementations timed in turn inside one process: A B, B A, A B, …
 
 Machines are noisy and slow down as they warm up. What survives that is the ratio of two times taken
 side by side, so each round gives one ratio, and the median over the rounds with its quartiles is
@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 
 from labcore.shapes import number, require, whole
+
+PAUSE = 200_000  # clock cycles of a GPU
 
 
 class Spread(NamedTuple):
@@ -47,40 +49,79 @@ def spread(values):
     return Spread(statistics.median(values), low, high)
 
 
-def compare(ours, theirs, *, rounds=15, block=0.02, warmup=0.2, device="cpu", clock=None):
+class Field(NamedTuple):
+    """Times of one call of ours and of every other side, and the ratios theirs / ours by name."""
+
+    ours: Spread
+    theirs: dict
+    ratios: dict
+    rounds: int
+    calls: int
+
+
+def compare(ours, theirs, **options):
     """The `Comparison` of two functions without arguments, timed in turn.
 
-    A sample is a run of calls that lasts about `block` seconds, the same number for both, so that
-    the clock and the loop do not count; on one thread it is measured in processor time. On a GPU it
-    is one call between two events, after the L2 cache was overwritten. Before that each side runs
-    for `warmup` seconds. `clock(function, calls)`, in seconds per call, replaces the clock.
+    The options, and how a sample is taken, are those of `compare_all`.
 
     >>> comparison = compare(lambda: sum(range(99)), lambda: sum(range(99)), rounds=4, block=1e-3)
     >>> comparison.rounds, comparison.ratio.low > 0
     (4, True)
     """
+    found = compare_all(ours, {"theirs": theirs}, **options)
+    time, ratio = found.theirs["theirs"], found.ratios["theirs"]
+    return Comparison(found.ours, time, ratio, found.rounds, found.calls)
+
+
+def compare_all(ours, theirs, *, rounds=15, block=0.02, warmup=0.2, device="cpu", clock=None):
+    """The `Field` of a function and of others by name (none is fine), all timed in each round.
+
+    A sample is a run of calls that lasts about `block` seconds, the same number for all, so that
+    the clock and the loop do not count; on one thread it is measured in processor time. On a GPU it
+    is one call between two events, after the L2 cache was overwritten. Before that each side runs
+    for `warmup` seconds. `clock(function, calls)`, in seconds per call, replaces the clock.
+
+    >>> field = compare_all(lambda: 1, {"a": lambda: 2, "b": lambda: 3}, rounds=3, block=1e-4)
+    >>> list(field.ratios), field.ratios["b"].low > 0
+    (['a', 'b'], True)
+    """
     whole("rounds", rounds, 3), number("block", block, above=0), number("warmup", warmup, least=0)
-    for name, function in (("ours", ours), ("theirs", theirs)):
+    for name, function in (("ours", ours), *theirs.items()):
         require(callable(function), name, given=function, allowed="a function without arguments")
     device = torch.device(device)
     on_gpu = device.type == "cuda"
     clock = clock or (_gpu_clock(device) if on_gpu else _cpu_clock)
-    shortest = min(_warm(function, warmup, clock) for function in (ours, theirs))
+    sides = [ours, *theirs.values()]
+    shortest = min(_warm(function, warmup, clock) for function in sides)
     calls = 1 if on_gpu else max(1, round(block / max(shortest, 1e-9)))
-    times = {0: [], 1: []}
+    times = _take_turns(sides, rounds, calls, clock)
+    ratios = [[b / a for a, b in zip(times[0], other, strict=True)] for other in times[1:]]
+    return Field(
+        spread(times[0]),
+        dict(zip(theirs, map(spread, times[1:]), strict=True)),
+        dict(zip(theirs, map(spread, ratios), strict=True)),
+        rounds,
+        calls,
+    )
+
+
+def _take_turns(sides, rounds, calls, clock):
+    """One list of seconds per call for each side."""
+    times = [[] for _ in sides]
     collecting = gc.isenabled()
     gc.disable()
     try:
         for turn in range(rounds):
-            # Each goes first in every other round: what the first leaves in the caches evens out.
-            for which in (0, 1) if turn % 2 == 0 else (1, 0):
-                times[which].append(clock((ours, theirs)[which], calls))
-            gc.collect()
+            # Another side goes first in each round: what the one before leaves in the caches
+            # evens out.
+            for place in range(len(sides)):
+                which = (turn + place) % len(sides)
+                times[which].append(clock(sides[which], calls))
+            gc.collect(1)  # what the round left; a full collection takes longer than the round
     finally:
         if collecting:
             gc.enable()
-    ratios = [b / a for a, b in zip(times[0], times[1], strict=True)]
-    return Comparison(spread(times[0]), spread(times[1]), spread(ratios), rounds, calls)
+    return times
 
 
 def largest_difference(a, b):
@@ -100,6 +141,49 @@ def largest_difference(a, b):
     return found
 
 
+def relative_difference(a, b):
+    """Largest ‖a - b‖ / ‖b‖ over tensors, or over the tensors of two tuples of the same length.
+
+    Where b is zero it is ‖a‖. Half-precision tensors are compared in float32 on a GPU, to hold less
+    memory, and everything in float64 on the CPU.
+
+    >>> relative_difference(torch.full((4,), 1.5), torch.ones(4))
+    0.5
+    """
+    a, b = (list(x) if isinstance(x, (tuple, list)) else [x] for x in (a, b))
+    require(len(a) == len(b), "b", given=f"{len(b)} tensors", allowed=f"{len(a)}, as in a")
+    found = 0.0
+    for x, y in zip(a, b, strict=True):
+        fits = x.shape == y.shape
+        require(fits, "b", given=f"shape {list(y.shape)}", allowed=f"shape {list(x.shape)}")
+        dtype = torch.float32 if x.is_cuda and x.element_size() < 4 else torch.float64
+        x, y = x.detach().to(dtype), y.detach().to(dtype)
+        size = y.norm().item()
+        apart = (x - y).norm().item() / (size or 1.0)
+        # A NaN is larger than every number, which max() would not say.
+        found = max(found, apart if apart == apart else float("inf"))
+    return found
+
+
+def backward_only(function, inputs):
+    """A function that runs the backward pass alone and returns the gradients of `inputs`.
+
+    The forward pass runs once, here, and its graph is kept; the gradient of the output is fixed and
+    drawn once.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> [g.shape for g in backward_only(lambda: x * 3, [x])()]
+    [torch.Size([2])]
+    """
+    out = function()
+    grad = _cotangent(out)
+
+    def run():
+        return torch.autograd.grad(out, inputs, grad, retain_graph=True)
+
+    return run
+
+
 def with_backward(function, inputs):
     """A function that runs `function()` forward and backward and returns the gradients of `inputs`.
 
@@ -110,14 +194,17 @@ def with_backward(function, inputs):
     >>> [g.shape for g in with_backward(lambda: x * 3, [x])()]
     [torch.Size([2])]
     """
-    out = function()
-    draw = torch.Generator(device=out.device).manual_seed(0)
-    grad = torch.randn(out.shape, generator=draw, device=out.device, dtype=out.dtype)
+    grad = _cotangent(function())
 
     def run():
         return torch.autograd.grad(function(), inputs, grad)
 
     return run
+
+
+def _cotangent(out):
+    draw = torch.Generator(device=out.device).manual_seed(0)
+    return torch.randn(out.shape, generator=draw, device=out.device, dtype=out.dtype)
 
 
 def _warm(function, seconds, clock):
@@ -142,7 +229,11 @@ def _cpu_clock(function, calls):
 
 
 def _gpu_clock(device):
-    """Seconds of one call between two events; the L2 cache is overwritten before each."""
+    """Seconds of one call between two events; the L2 cache is overwritten before each.
+
+    The GPU pauses first for about a tenth of a millisecond, in which the call is queued: otherwise
+    short work would be charged with the time that Python takes to launch it.
+    """
     size = 2 * max(torch.cuda.get_device_properties(device).L2_cache_size, 2**20)
     scratch = torch.empty(size, dtype=torch.int8, device=device)
 
@@ -151,6 +242,7 @@ def _gpu_clock(device):
         with torch.cuda.device(device):
             for _ in range(calls):
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                torch.cuda._sleep(PAUSE)
                 scratch.zero_()
                 begin.record()
                 function()

@@ -11,13 +11,12 @@ from pathlib import Path
 import torch
 
 from labcore import runtime
+from labcore.bench.field import measure_all, release, rounded, verdict
 from labcore.bench.harness import compare, largest_difference
 from labcore.bench.registry import rows
 from labcore.shapes import require
 
 FOLDER = Path(__file__).parent / "results"
-# On shared machines two equal programs differ by this much from one measurement to the next.
-NOISE = 0.08
 NOTE = "ratio = their time / ours, in turn in one process; only ratios compare between machines"
 
 
@@ -27,6 +26,8 @@ def measure(row, device="cpu", **options):
     Raises ValueError when the two sides do not compute the same: their times would mean nothing.
     """
     ours, theirs = row.build(torch.device(device))
+    if isinstance(theirs, dict):
+        return measure_all(row, ours, theirs, device, **options)
     apart = None
     if row.tolerance is not None:
         apart = largest_difference(ours(), theirs())
@@ -39,42 +40,47 @@ def measure(row, device="cpu", **options):
         "against": row.against,
         "floor": row.floor,
         "goal": row.goal,
-        "ratio": _rounded(found.ratio, 1),
-        "ours_ms": _rounded(found.ours, 1e3),
-        "theirs_ms": _rounded(found.theirs, 1e3),
+        "ratio": rounded(found.ratio),
+        "ours_ms": rounded(found.ours, 1e3),
+        "theirs_ms": rounded(found.theirs, 1e3),
         "rounds": found.rounds,
         "calls": found.calls,
         "verdict": verdict(found.ratio.median, row.floor, row.goal),
     }
 
 
-def verdict(ratio, floor, goal):
-    """What a ratio says about its floor and goal, with `NOISE` of doubt below the floor.
-
-    >>> [verdict(ratio, 1.0, 1.1) for ratio in (1.2, 1.05, 0.95, 0.9)]
-    ['goal', 'floor', 'floor within noise', 'below floor']
-    >>> verdict(0.3, None, None)
-    'information'
-    """
-    if floor is None:
-        return "information"
-    if ratio >= goal:
-        return "goal"
-    if ratio >= floor:
-        return "floor"
-    return "floor within noise" if ratio >= floor * (1 - NOISE) else "below floor"
-
-
-def run(group=None, *, device="cpu", progress=None, **options):
+def run(group=None, *, device="cpu", progress=None, each=None, stop=None, **options):
     """A record, a dict of machine, versions, date, options and the measured rows of `group`.
 
-    `progress` takes one line of text after each row and defaults to stderr.
+    `progress` takes one line of text after each row and defaults to stderr. With `each`, which gets
+    the record so far after every row, the run goes on past a row that fails and tells it under
+    "failed"; rows left when `stop()` is true are told under "left out".
     """
-    tell, found = progress or _to_stderr, []
+    tell = progress or _to_stderr
+    record = empty(device, options)
     for row in rows(group):
-        if torch.device(device).type in row.devices:
-            found.append(measure(row, device, **options))
-            tell(line(found[-1]))
+        if torch.device(device).type not in row.devices:
+            continue
+        if stop is not None and stop():
+            record.setdefault("left out", []).append(f"{row.group}: {row.title}")
+            continue
+        try:
+            record["rows"].append(measure(row, device, **options))
+            tell(line(record["rows"][-1]))
+        except Exception as error:  # a GPU is lent for minutes: the other rows still count
+            if each is None:
+                raise
+            told = {"group": row.group, "title": row.title, "error": _first_line(error)}
+            record.setdefault("failed", []).append(told)
+            tell(f"{row.group}: {row.title}: failed: {told['error']}")
+        release()
+        if each is not None:
+            each(record)
+    return record
+
+
+def empty(device, options):
+    """A record without rows: what measures, and when."""
     return {
         "note": NOTE,
         "machine": runtime.machine(),
@@ -82,18 +88,42 @@ def run(group=None, *, device="cpu", progress=None, **options):
         "date": datetime.now(UTC).date().isoformat(),
         "device": str(device),
         "options": options,
-        "rows": found,
+        "rows": [],
     }
 
 
 def line(found):
-    """One line of text about a measured row."""
+    """One line of text about a measured row, and one more for each of many sides."""
     ratio, ours, theirs = (found[key] for key in ("ratio", "ours_ms", "theirs_ms"))
     text = f"{found['group']}: {found['title']}, against {found['against']}: "
-    text += f"ratio {ratio['median']:.2f} ({ratio['low']:.2f}–{ratio['high']:.2f})"
-    text += f"  ours {ours['median']:.3g} ms, theirs {theirs['median']:.3g} ms"
+    if ratio is None:
+        text += f"no other side here  ours {ours['median']:.3g} ms"
+    else:
+        text += f"ratio {ratio['median']:.2f} ({ratio['low']:.2f}–{ratio['high']:.2f})"
+        text += f"  ours {ours['median']:.3g} ms, theirs {theirs['median']:.3g} ms"
+    if "rate" in found:
+        rate, share = found["rate"], found["share"]
+        text += f"  {rate['median']:.3g} {rate['unit']}, {share:.0%} of the ceiling"
     asked = "" if found["floor"] is None else f" (floor {found['floor']}, goal {found['goal']})"
-    return f"{text}  {found['verdict']}{asked}"
+    text = f"{text}  {found['verdict']}{asked}"
+    return "\n".join([text, *_more(found)])
+
+
+def _more(found):
+    """Lines for the backend that ran, what was asked, and every side."""
+    if found.get("ran"):
+        yield f"    ran {found['ran']}"
+    for one in found.get("asked", ()):
+        value = "–" if one["value"] is None else f"{one['value']:.3g}"
+        yield (
+            f"    {one['what']}: {value} (floor {one['floor']}, goal {one['goal']}): "
+            + (one["verdict"])
+        )
+    for name, side in found.get("sides", {}).items():
+        if "not there" in side:
+            yield f"    {name}: not there: {side['not there']}"
+        else:
+            yield f"    {name}: ratio {side['ratio']['median']:.2f}, {side['ms']['median']:.3g} ms"
 
 
 def slug(machine):
@@ -146,8 +176,9 @@ def _read(path):
     return found if isinstance(found, dict) and isinstance(found.get("rows"), list) else None
 
 
-def _rounded(spread, factor):
-    return {key: float(f"{value * factor:.4g}") for key, value in spread._asdict().items()}
+def _first_line(error):
+    text = str(error).strip() or "no message"
+    return f"{type(error).__name__}: {text.splitlines()[0][:300]}"
 
 
 def _to_stderr(text):

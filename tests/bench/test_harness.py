@@ -1,13 +1,15 @@
 """The harness on functions whose times are known, because the clock is ours."""
 
+import contextlib
 import gc
 import itertools
+import types
 
 import pytest
 import torch
 
 from labcore.bench import compare, spread, with_backward
-from labcore.bench.harness import _cpu_clock, largest_difference
+from labcore.bench.harness import _cpu_clock, _gpu_clock, largest_difference
 
 
 def known_clock(times, log=None):
@@ -74,6 +76,33 @@ def test_the_real_clock_sees_twice_the_work():
     found = compare(lambda: work @ work, lambda: work @ work @ work, rounds=9, block=2e-3)
     assert found.ratio.median > 1.2
     assert found.ours.low > 0 and _cpu_clock(lambda: None, 3) >= 0
+
+
+def test_the_clock_of_a_gpu_times_the_call_alone(monkeypatch):
+    """Without a GPU: in which order the clock queues its pause, the cache's filling, the call."""
+    log = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            log.append("event")
+
+        def synchronize(self):
+            log.append("wait")
+
+        def elapsed_time(self, end):
+            return 2.0
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: log.append("pause"))
+    facts = types.SimpleNamespace(L2_cache_size=3000)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
+    clock = _gpu_clock(torch.device("cpu"))
+    assert clock(lambda: log.append("call"), 2) == 0.002
+    assert log == ["pause", "event", "call", "event", "wait"] * 2
 
 
 def test_garbage_collection_is_left_as_it_was():

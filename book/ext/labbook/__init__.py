@@ -16,11 +16,12 @@ from labbook import (
     measured,
     notation,
     search,
+    speed,
     status,
 )
 
 PARTS = (address, anchors, api, claims, docstrings, errata, forward, links)
-PARTS += (measured, notation, search, status)
+PARTS += (measured, notation, search, speed, status)
 
 
 def setup(app):

@@ -1,4 +1,4 @@
-"""`{measured-speed}` and `{experiments}`: recorded measurements as tables."""
+"""`{experiments}`: recorded experiments as tables, and what all records have in common."""
 
 import json
 
@@ -7,12 +7,10 @@ from docutils import nodes
 from labbook.build import Generated, number, paragraph, section, table, text
 from labbook.sources import ROOT
 
-SPEED = "labcore/bench/results"
 EXPERIMENTS = "labcore/experiments/results"
 
 
 def setup(app):
-    app.add_directive("measured-speed", Speed)
     app.add_directive("experiments", Experiments)
 
 
@@ -33,40 +31,6 @@ def machine_name(machine):
 def versions(record):
     found = record.get("versions", {})
     return ", ".join(f"{name} {found[name]}" for name in ("python", "torch") if name in found)
-
-
-class Speed(Generated):
-    """One table for each machine, from the newest file of that machine."""
-
-    columns = ("work", "against", "ratio", "quartiles", "asked for", "verdict")
-
-    def content_nodes(self):
-        found = sorted(records(SPEED).values(), key=lambda r: r.get("date", ""), reverse=True)
-        newest = {}
-        for record in found:
-            newest.setdefault(machine_name(record.get("machine", {})), record)
-        if not newest:
-            return [paragraph("Not measured on any machine yet.")]
-        return [self.machine(name, record) for name, record in newest.items()]
-
-    def machine(self, name, record):
-        rows = [self.row(row) for row in record.get("rows", ())]
-        told = f"Measured on {record.get('date', 'an unknown day')} with {versions(record)}."
-        block = table(self.columns, rows, classes=["numbers"])
-        return section(name, paragraph(told), block, ids=[nodes.make_id(f"on-{name}")])
-
-    def row(self, row):
-        ratio = row.get("ratio") or {}
-        spread = f"{ratio['low']:.2f}–{ratio['high']:.2f}" if "low" in ratio else "–"
-        goals = [f"{word} {row[word]:g}" for word in ("floor", "goal") if row.get(word) is not None]
-        return [
-            f"{row.get('group', '')}: {row.get('title', '')}",
-            row.get("against", "–"),
-            f"{ratio['median']:.2f}" if "median" in ratio else "–",
-            spread,
-            ", ".join(goals) or "–",
-            row.get("verdict", "–"),
-        ]
 
 
 class Experiments(Generated):
