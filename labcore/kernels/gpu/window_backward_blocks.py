@@ -129,8 +129,8 @@ def window_backward_bias(
 ):  # fmt: skip
     """A block of dBias of one head, summed over `share` windows that wear the same mask."""
     program = tl.program_id(0)
-    UP: tl.constexpr = tl.cdiv(MM, ROWS)
-    ACROSS: tl.constexpr = tl.cdiv(MM, COLS)
+    UP: tl.constexpr = (MM + ROWS - 1) // ROWS
+    ACROSS: tl.constexpr = (MM + COLS - 1) // COLS
     h, block, part = program % H, program // H % (UP * ACROSS), program // (H * UP * ACROSS)
     r, first = part % R, part // R * share
     t, d = block // ACROSS * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
