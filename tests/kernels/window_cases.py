@@ -60,3 +60,9 @@ def relative_error(found, wanted):
     wanted = wanted.double()
     floor = 1e-3 * math.sqrt(max(wanted.numel(), 1))
     return ((found.double() - wanted).norm() / wanted.norm().clamp(min=floor)).item()
+
+
+def close(found, wanted, tolerance=1e-9):
+    """Asserts equal shapes and dtypes, and numbers within `tolerance` of each other."""
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    assert bool(((found - wanted).abs() <= tolerance).all()), (found - wanted).abs().max()
