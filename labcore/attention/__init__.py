@@ -20,6 +20,12 @@ from labcore.attention.scores import (
     scaled_dot_scores,
     softmax,
 )
+from labcore.attention.window import (
+    relative_index,
+    shift_mask,
+    window_partition,
+    window_reverse,
+)
 
 __all__ = [
     "AdditiveScore",
@@ -37,7 +43,11 @@ __all__ = [
     "padding_mask",
     "prefix_mask",
     "reach_after",
+    "relative_index",
     "scaled_dot_scores",
+    "shift_mask",
     "softmax",
     "window_mask",
+    "window_partition",
+    "window_reverse",
 ]
