@@ -11,7 +11,7 @@ import math
 import torch
 
 from labcore.kernels.config import capability
-from labcore.kernels.dispatch import choose
+from labcore.kernels.dispatch import choose, register_gradient
 from labcore.shapes import MOST
 
 WIDTHS = (16, 128)
@@ -109,7 +109,7 @@ def _gradients(ctx, do, _):
     return *(x if need else None for x, need in needed), None, None, None, None
 
 
-attention_forward.register_autograd(_gradients, setup_context=_save)
+register_gradient(attention_forward, _gradients, setup_context=_save)
 
 
 def autocasting(device):
