@@ -151,11 +151,22 @@ def check(x, pattern, name="x", **known):
     return sizes
 
 
+def readable(x):
+    """Whether looking at the values of `x` is cheap and possible: they lie on the CPU, and no model
+    is being compiled or exported, where tensors have no values yet.
+
+    >>> readable(torch.zeros(1)), readable(torch.zeros(1, device="meta"))
+    (True, False)
+    """
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def check_ids(x, name, vocabulary=None, pattern=None, *, dtypes=(torch.int64, torch.int32)):
     """None, or an error unless `x` is a tensor of ids 0 … vocabulary - 1, of this `pattern`.
 
     Without a `vocabulary` only negative ids are refused. The range is checked on the CPU only: on a
-    GPU it would wait for the device, which reports a bad index itself.
+    GPU it would wait for the device, which reports a bad index itself; and not while a model is
+    compiled or exported, where ids have no values yet.
 
     >>> check_ids(torch.tensor([3]), "ids", 3)
     Traceback (most recent call last):
@@ -170,7 +181,7 @@ def check_ids(x, name, vocabulary=None, pattern=None, *, dtypes=(torch.int64, to
         require(False, name, given, f"an {told} tensor", error=TypeError)
     if pattern is not None and x.ndim != pattern.count(" ") + 1:
         check(x, pattern, name)
-    if x.device.type == "cpu" and x.numel():
+    if readable(x) and x.numel():
         low, high = (int(end) for end in x.aminmax())
         inside = low >= 0 and (vocabulary is None or high < vocabulary)
         if not inside:

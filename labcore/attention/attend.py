@@ -10,6 +10,7 @@ NaN and infinity that a query sees pass through. Do not rely on hiding to stop t
 a hidden key or value out, the form with weights leaves only hidden keys out (0 · NaN is NaN), and
 torch's fused form may let both in. Overwrite padding with zeros before attention, not after.
 Half precision is multiplied and summed in float32 and rounded once, at the end.
+On a GPU for which `labcore.kernels` picks its own kernel, `attend` without a mask runs that one.
 """
 
 import itertools
@@ -19,6 +20,9 @@ import torch.nn.functional as F
 
 from labcore.attention.masks import causal_mask, check_mask
 from labcore.attention.scores import check_alike, check_float, checked_scale, softmax
+from labcore.kernels.attention import attention
+from labcore.kernels.attention_ops import refusal, takes_width
+from labcore.kernels.dispatch import choose
 from labcore.shapes import flag, require
 
 HALF = (torch.float16, torch.bfloat16)
@@ -29,8 +33,9 @@ def attend(q, k, v, mask=None, *, causal=False, scale=None, need_weights=False):
     `need_weights` the pair of outputs and weights [..., T, S], one map for every query head.
 
     `mask` is bool, True = may attend, of shape [T, S] or of the scores' rank with sizes or 1.
-    `scale` is 1/√K unless given. Without weights this *is* `F.scaled_dot_product_attention`, the
-    fused form that never writes the scores to memory; weights asked for cost that advantage.
+    `scale` is 1/√K unless given. Without weights this *is* `F.scaled_dot_product_attention` (or, on
+    a GPU, the kernel of `labcore.kernels`), fused forms that never write the scores to memory;
+    weights asked for cost that advantage.
     Raises ValueError for shapes that do not fit and TypeError for wrong dtypes.
 
     >>> q, k, v = torch.zeros(3, 4, 5, 6), torch.zeros(3, 2, 7, 6), torch.ones(3, 2, 7, 8)
@@ -42,6 +47,8 @@ def attend(q, k, v, mask=None, *, causal=False, scale=None, need_weights=False):
     if flag("need_weights", need_weights):
         return _explicit(q, k, v, _visible(q, k, mask, causal), scale, grouped)
     T, S = q.shape[-2], k.shape[-2]
+    if mask is None and _kernel_chosen(q, k, v):
+        return _by_kernel(q, k, v, causal, scale)
     if mask is None and (not causal or T == S or T == 1):
         # torch aligns is_causal to the top left, which is the same thing only when T = S; and one
         # query alone is the last one: it sees every key.
@@ -148,6 +155,32 @@ def _check_closely(q, k, v):
     allowed = f"[{', '.join([*map(str, k.shape[:-1]), 'V'])}]"
     require(fits, "v", f"shape {list(v.shape)}", allowed)
     return grouped
+
+
+def _kernel_chosen(q, k, v):
+    """Whether `labcore.kernels` would run its own kernel for these tensors."""
+    if q.device.type != "cuda":
+        return False
+    if not torch.compiler.is_compiling():
+        return choose("attention", q, refusal(q, k, v))
+    fits = takes_width(q.shape[-1]) and takes_width(v.shape[-1])
+    return _chosen_once(q.device.type, q.device.index, q.dtype, 16 if fits else 1)
+
+
+@torch.compiler.assume_constant_result
+def _chosen_once(kind, index, dtype, width):
+    """The same for a graph that is being traced: decided once, and kept in the graph."""
+    x = torch.empty(1, 1, 1, width, dtype=dtype, device=torch.device(kind, index))
+    return choose("attention", x, refusal(x, x, x))
+
+
+def _by_kernel(q, k, v, causal, scale):
+    """The outputs, from the kernel's door, which takes [B, H, T, K] only."""
+    lead = q.shape[:-2]
+    if q.ndim != 4:
+        q, k, v = (x.reshape(1, lead.numel(), *x.shape[-2:]) for x in (q, k, v))
+    out, _ = attention(q, k, v, causal=causal, scale=scale)
+    return out.reshape(*lead, *out.shape[-2:])
 
 
 def _visible(q, k, mask, causal):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from labcore.attention.scores import check_float
-from labcore.shapes import ShapeError, check_ids, number, require, whole
+from labcore.shapes import ShapeError, check_ids, number, readable, require, whole
 
 LAYOUTS = ("halves", "interleaved")
 
@@ -118,10 +118,19 @@ class RotaryPositions(nn.Module):
             return (cos, sin) if positions.ndim == 1 else (cos[:, None], sin[:, None])
         kept, end = self._table, offset + T
         made_for = None if kept is None else (kept[0].dtype, kept[0].device)
+        if made_for and _only_for_inference(kept[0]):
+            made_for = None
         if made_for != (x.dtype, x.device) or kept[0].shape[0] < end:
             places = torch.arange(max(64, 2 * end), device=x.device)
             self._table = kept = _tables(places, self.width, self.base, x.dtype)
         return kept[0][offset:end], kept[1][offset:end]
+
+
+def _only_for_inference(x):
+    """Whether a call in inference mode has made `x`, so that training now could not use it."""
+    if torch.compiler.is_compiling():
+        return False  # its own graph starts with what it finds
+    return x.is_inference() and not torch.is_inference_mode_enabled()
 
 
 def _tables(positions, width, base, dtype):
@@ -150,7 +159,7 @@ def _check_positions(positions):
     real = real and positions.dtype != torch.bool
     require(real, "positions", given, "a tensor of real numbers", TypeError)
     # Beyond 2⁵³ float64 skips whole numbers; NaN and infinity fail too.
-    exact = bool((positions.double().abs() <= 2**53).all())
+    exact = not readable(positions) or bool((positions.double().abs() <= 2**53).all())
     require(exact, "positions", "a larger number, NaN or infinity", "finite numbers up to 2⁵³")
 
 
@@ -165,4 +174,6 @@ def _check_turned(x, cos, name):
 
 def _turned(x, cos, sin):
     """`rotate` in three steps: rolling by half the width puts every number beside its partner."""
+    if x.dtype != cos.dtype:  # under autocast projections have another dtype than embeddings
+        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)

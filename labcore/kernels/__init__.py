@@ -5,8 +5,9 @@ kernel, and the door that users call, which picks one of the last two. Triton is
 a kernel runs: importing this package needs torch alone.
 """
 
+from labcore.kernels.attention import attention
 from labcore.kernels.dispatch import use, why
 from labcore.kernels.experts import expert_gemm
 from labcore.kernels.window import window_attention
 
-__all__ = ["expert_gemm", "use", "why", "window_attention"]
+__all__ = ["attention", "expert_gemm", "use", "why", "window_attention"]

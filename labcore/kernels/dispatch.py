@@ -76,6 +76,23 @@ def choose(operator, x, refusal=None):
     return _note(operator, True, f"compute capability {found // 10}.{found % 10}")
 
 
+def register_gradient(operator, backward, *, setup_context):
+    """Registers `backward(ctx, *grads)` of a custom operator, under the backend of its forward.
+
+    On a GPU autograd calls it in a thread of its own, where `use` was never said.
+    """
+
+    def keep(ctx, inputs, output):
+        ctx.backend = _asked.get()
+        setup_context(ctx, inputs, output)
+
+    def run(ctx, *grads):
+        with use(ctx.backend):
+            return backward(ctx, *grads)
+
+    operator.register_autograd(run, setup_context=keep)
+
+
 def interpreting():
     """Whether Triton's interpreter was asked for: kernels then run on the CPU, in NumPy."""
     return os.environ.get("TRITON_INTERPRET") == "1"

@@ -16,7 +16,7 @@ import torch
 
 from labcore.kernels import experts_eager
 from labcore.kernels.config import capability
-from labcore.kernels.dispatch import choose
+from labcore.kernels.dispatch import choose, register_gradient
 from labcore.shapes import require
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -186,8 +186,8 @@ def _gemm_dw_backward(ctx, g):
     return dx, ops.expert_gemm(x, g, offsets) if needs[1] else None, None
 
 
-_gemm.register_autograd(_gemm_backward, setup_context=_keep)
-_gemm_dw.register_autograd(_gemm_dw_backward, setup_context=_keep)
+register_gradient(_gemm, _gemm_backward, setup_context=_keep)
+register_gradient(_gemm_dw, _gemm_dw_backward, setup_context=_keep)
 
 
 class _Eager(torch.autograd.Function):

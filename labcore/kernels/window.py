@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labcore.kernels.dispatch import choose
+from labcore.kernels.dispatch import choose, register_gradient
 from labcore.kernels.window_tiles import refusal
 from labcore.shapes import number, require
 
@@ -222,7 +222,7 @@ def _differentiate(ctx, grad):
     return *found, dbias.to(bias.dtype) if wanted[3] else None, None, None
 
 
-window_attention_forward.register_autograd(_differentiate, setup_context=_keep)
+register_gradient(window_attention_forward, _differentiate, setup_context=_keep)
 
 
 def _as_autocast_wants(q, k, v):

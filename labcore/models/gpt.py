@@ -67,10 +67,20 @@ class GPTConfig:
         for name in ("kv_heads", "key_width", "window"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name))
+        self._check_key_width()
         for name in ("gated", "bias", "tied"):
             flag(name, getattr(self, name))
         number("eps", self.eps, above=0), dropout_share(self.dropout)
         function_of(self.activation)
+
+    def _check_key_width(self):
+        """None, or an error in the words of this class, before a layer complains in its own."""
+        share = self.width // self.heads
+        divides = self.key_width is not None or self.width % self.heads == 0
+        require(divides, "heads", self.heads, f"a divisor of width {self.width}")
+        given = share if self.key_width is None else self.key_width
+        even = self.position != "rope" or given % 2 == 0
+        require(even, "key_width", given, "an even number, for rotary positions")
 
 
 class GPTBlock(nn.Module):

@@ -174,7 +174,11 @@ class T5(nn.Module):
         return (logits, tuple(maps)) if need_weights else logits
 
     def forward(self, source, target, source_mask=None):
-        """`target` is shifted right: it starts with the start id and lacks its last token."""
+        """`target` is shifted right: it starts with the start id and lacks its last token.
+
+        Both stacks read `source_mask`, so it hides keys whoever asks: `padding_mask(lengths, S)`.
+        """
+        _check_both(source_mask)
         return self.decode(target, self.encode(source, source_mask), source_mask)
 
     def project(self, memory):
@@ -190,7 +194,11 @@ class T5(nn.Module):
         return pairs
 
     def start(self, source, source_mask=None, max_length=128):
-        """A `KVCache` with the encoder's keys and values, computed once, and no target yet."""
+        """A `KVCache` with the encoder's keys and values, computed once, and no target yet.
+
+        `source_mask` as in `forward`.
+        """
+        _check_both(source_mask)
         check_ids(source, "source", self.config.vocabulary, "B S")
         weight, c = self.tokens.weight, self.config
         sizes = {"kv_heads": c.heads, "key_width": c.key_width}
@@ -237,6 +245,14 @@ class T5(nn.Module):
             return self.head(x)
         # Tied to a table of deviation 1, so the states are brought to length 1 first.
         return torch.nn.functional.linear(x * self.config.width**-0.5, self.tokens.weight)
+
+
+def _check_both(mask):
+    """None, or an error for a mask [S, S]: the decoder would take its rows for target positions."""
+    if isinstance(mask, torch.Tensor) and mask.ndim >= 2:
+        allowed = "a mask with one row for all queries; for another one call encode and decode"
+        one = mask.shape[-2] == 1
+        require(one, "source_mask", f"shape {list(mask.shape)}", allowed, ShapeError)
 
 
 def _attention(c):

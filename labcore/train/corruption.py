@@ -7,6 +7,7 @@ spans, puts one sentinel in the place of each, and lets the decoder write down w
 
 import torch
 
+from labcore.decode.checks import check_generator
 from labcore.shapes import check_ids, number, require, whole
 
 IGNORED = -100  # a label that `torch.nn.functional.cross_entropy` leaves out
@@ -27,6 +28,7 @@ def hide_tokens(ids, hidden_id, words, *, share=0.15, never=(), generator=None):
     """
     check_ids(ids, "ids")
     whole("hidden_id", hidden_id, 0), number("share", share, above=0, most=1)
+    check_generator(generator)
     words = torch.tensor([whole("words", token, 0) for token in words], dtype=ids.dtype)
     require(len(words) > 0, "words", given="none", allowed="at least one id")
     never = [whole("never", token, 0) for token in never]
@@ -43,7 +45,7 @@ def cut_spans(tokens, spans, sentinels):
     """The pair (what is left, what was cut): span i, from spans[i][0] to before spans[i][1].
 
     In the source sentinel i stands for span i; in the target it announces the tokens of span i, and
-    one more sentinel ends the target.
+    one more sentinel ends the target. The sentinels used are distinct and no tokens of the text.
 
     >>> words = "Thank you for inviting me to your party last week".split()
     >>> source, target = cut_spans(words, [(2, 4), (8, 9)], ["<X>", "<Y>", "<Z>"])
@@ -52,6 +54,10 @@ def cut_spans(tokens, spans, sentinels):
     """
     many = len(sentinels) > len(spans)
     require(many, "sentinels", f"{len(sentinels)}", f"more than the {len(spans)} spans")
+    used = list(sentinels[: len(spans) + 1])
+    alone = all(used.count(one) == 1 and one not in tokens for one in used)
+    allowed = "distinct ones that do not occur among the tokens"
+    require(alone, "sentinels", used, allowed)
     source, target, place = [], [], 0
     for (start, end), sentinel in zip(spans, sentinels, strict=False):
         ok = place <= start < end <= len(tokens)
@@ -92,6 +98,7 @@ def random_spans(length, *, density=0.15, mean_length=3.0, generator=None):
     (15, 5)
     """
     whole("length", length, 2), number("mean_length", mean_length, least=1)
+    check_generator(generator)
     open_ = number("density", density, above=0) < 1
     require(open_, "density", given=density, allowed="a number in (0, 1)")
     hidden = min(max(round(length * density), 1), length - 1)

@@ -86,11 +86,8 @@ def fit(
     >>> len(log), log[-1].loss < 0.01
     (200, True)
     """
-    number("rate", rate, least=0), number("weight_decay", weight_decay, least=0)
-    if clip is not None:
-        number("clip", clip, above=0)
-    sizes = {len(part) for part in data}
-    require(len(sizes) == 1, "data", given=f"lengths {sorted(sizes)}", allowed="one length for all")
+    _check(rate, weight_decay, betas, clip)
+    count = _rows(data)
     found = {"decay": [], "plain": []}
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -103,11 +100,11 @@ def fit(
     parameters = found["decay"] + found["plain"]
     log = []
     model.train()
-    for step, chosen in enumerate(batches(sizes.pop(), batch, steps, seed)):
+    for step, chosen in enumerate(batches(count, batch, steps, seed)):
         now = rate_at(step, steps, rate, warmup)
         for group in optimizer.param_groups:
             group["lr"] = now
-        value = loss(model, *(part[chosen] for part in data))
+        value = _one_number(loss(model, *(part[chosen] for part in data)))
         if not math.isfinite(value.item()):
             raise FloatingPointError(f"loss: got {value.item()} in step {step + 1} of {steps}")
         optimizer.zero_grad()
@@ -117,3 +114,31 @@ def fit(
         log.append(Step(step + 1, value.item(), now, norm.item()))
     model.eval()
     return log
+
+
+def _check(rate, weight_decay, betas, clip):
+    number("rate", rate, least=0), number("weight_decay", weight_decay, least=0)
+    if clip is not None:
+        number("clip", clip, above=0)
+    pair = isinstance(betas, (tuple, list)) and len(betas) == 2
+    require(pair, "betas", repr(betas), "two numbers in [0, 1)")
+    for beta in betas:
+        require(number("betas", beta, least=0) < 1, "betas", beta, "two numbers in [0, 1)")
+
+
+def _rows(data):
+    """The number of examples in `data`, the same in each of its tensors."""
+    listed = isinstance(data, (tuple, list))
+    listed = listed and all(isinstance(part, torch.Tensor) and part.ndim for part in data)
+    require(listed, "data", type(data).__name__, "a tuple of tensors [count, ...]", TypeError)
+    sizes = {len(part) for part in data}
+    require(len(sizes) == 1, "data", given=f"lengths {sorted(sizes)}", allowed="one length for all")
+    return sizes.pop()
+
+
+def _one_number(value):
+    """What a loss gave, when it is one number that a gradient can start from."""
+    one = isinstance(value, torch.Tensor) and value.numel() == 1
+    given = f"shape {list(value.shape)}" if hasattr(value, "shape") else type(value).__name__
+    require(one, "loss", given, "a tensor of one number")
+    return value

@@ -107,7 +107,7 @@ def gradient_variance(logits, rewards, baseline=0.0):
 def reinforce_loss(log_probs, rewards, baseline=0.0):
     """-mean (R - b) log p over samples [N]: its gradient is minus the REINFORCE estimate.
 
-    Rewards and baseline are constants here: no gradient flows through them.
+    Rewards and baseline are constants here, and finite: no gradient flows through them.
 
     >>> log_p = torch.tensor([-1.0, -2.0], requires_grad=True)
     >>> reinforce_loss(log_p, torch.tensor([1.0, 0.0]), 0.5).item()
@@ -117,6 +117,8 @@ def reinforce_loss(log_probs, rewards, baseline=0.0):
     good = log_probs.shape == rewards.shape and log_probs.numel() > 0
     require(good, "log_probs, rewards", shapes, "the same shape, at least one sample")
     advantage = (rewards - baseline).detach()
+    finite = bool(advantage.isfinite().all())
+    require(finite, "rewards, baseline", "NaN or infinity", "finite numbers")
     return -(advantage * log_probs).mean()
 
 

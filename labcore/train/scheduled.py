@@ -21,7 +21,7 @@ import math
 import torch
 
 from labcore.attention.scores import check_float
-from labcore.decode.checks import CheckedScore, check_prefix, check_top
+from labcore.decode.checks import CheckedScore, check_generator, check_prefix, check_top
 from labcore.shapes import ShapeError, flag, number, require, whole
 from labcore.train.forcing import shift_right
 from labcore.train.losses import cross_entropy
@@ -68,7 +68,8 @@ def coins(shape, share, generator=None):
     >>> coins((2, 3), 1.0).all().item(), coins((2, 3), 0.0).any().item()
     (True, False)
     """
-    number("share", share, least=0, most=1)
+    number("share", share, least=0, most=1), check_generator(generator)
+    shape = [whole("shape", size, 0) for size in shape]
     return torch.rand(shape, generator=generator) < share
 
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 
 from labcore.attention import attend, attend_naive, causal_mask, padding_mask, softmax
 from labcore.attention import attend as attend_function
-from labcore.attention.attend import _attend_opened
+from labcore.attention.attend import _attend_opened, _chosen_once
+from labcore.kernels import use, why
 
 B, T, S, H, G, K, V = 3, 5, 7, 4, 2, 6, 8
 
@@ -351,3 +352,62 @@ def test_softmax_and_attend_agree_on_masks():
     q, k, v = qkv()
     mask = some_mask()
     close(attend(q, k, v, mask, need_weights=True)[1], softmax(q @ k.mT * K**-0.5, mask))
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch):
+    """The options of the calls that reach the kernels' door, as on a GPU that it serves."""
+    import sys
+
+    module, calls = sys.modules["labcore.attention.attend"], []
+    door = module.attention
+    monkeypatch.setattr(module, "_kernel_chosen", lambda *_: True)
+    monkeypatch.setattr(module, "attention", lambda *x, **o: calls.append(o) or door(*x, **o))
+    return calls
+
+
+@pytest.mark.parametrize("lead", [(), (B,), (B, H), (2, B, H)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_chosen_kernel_gives_the_same_for_every_rank(kernel_calls, lead, causal):
+    q, k, v = qkv(lead)
+    close(
+        attend(q, k, v, causal=causal, scale=0.3),
+        attend_naive(q, k, v, causal=causal, scale=0.3)[0],
+    )
+    assert kernel_calls == [{"causal": causal, "scale": 0.3}]
+
+
+def test_a_chosen_kernel_shares_heads_and_takes_no_keys(kernel_calls):
+    q, k, v = qkv(kv_lead=(B, G))
+    close(attend(q, k, v, causal=True), attend_naive(q, k, v, causal=True)[0])
+    q, k, v = qkv(keys=0)
+    assert not attend(q, k, v).any()
+    assert len(kernel_calls) == 2
+
+
+def test_masks_and_weights_stay_with_torch(kernel_calls):
+    q, k, v = qkv()
+    attend(q, k, v, some_mask(), causal=True)
+    attend(q, k, v, need_weights=True)
+    assert kernel_calls == []
+
+
+def test_on_a_cpu_the_kernels_are_not_asked(monkeypatch):
+    import sys
+
+    monkeypatch.setattr(sys.modules["labcore.attention.attend"], "choose", None)
+    attend(*qkv())
+
+
+def test_the_choice_for_a_traced_graph_names_its_reason():
+    assert _chosen_once("cpu", None, torch.float32, 16) is False
+    assert why("attention") == "eager: the tensors are on cpu"
+    with use("triton"), pytest.raises(ValueError, match="head width K=1"):
+        _chosen_once("cpu", None, torch.float32, 1)
+
+
+def test_a_traced_call_is_one_graph_whatever_is_chosen(kernel_calls):
+    run = torch.compile(attend, backend="aot_eager", fullgraph=True, dynamic=True)
+    torch._dynamo.reset()
+    q, k, v = qkv()
+    close(run(q, k, v, causal=True), attend_naive(q, k, v, causal=True)[0])

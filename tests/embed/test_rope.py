@@ -67,6 +67,21 @@ def test_module_equals_the_function_and_takes_positions():
     ).abs().max() < 1e-12
 
 
+def test_the_kept_table_grows_and_serves_training_and_autocast():
+    layer, q = RotaryPositions(K, base=100.0), x(B, H, T, K)
+    with torch.inference_mode():
+        layer(q)
+    given = q.clone().requires_grad_()
+    layer(given).sum().backward()  # not with the table that was kept there
+    assert given.grad is not None
+    for offset in (0, 62, 100, 3, 700):  # inside what was kept, across its end, far behind it
+        wanted = rotate(q, rope_angles(torch.arange(offset, offset + T), K, 100.0))
+        assert (layer(q, offset) - wanted).abs().max() < 1e-12
+    half = layer.turn(torch.zeros(B, T, 7))(q.bfloat16(), q[:, :2].bfloat16())
+    assert [one.dtype for one in half] == [torch.bfloat16] * 2
+    assert (half[0].double() - layer(q)).abs().max() < 0.1
+
+
 def test_equals_transformers():
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     q = x(B, H, T, K)

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from labcore.kernels import dispatch, use, why
+from labcore.kernels import attention, dispatch, expert_gemm, use, why, window_attention
 from labcore.kernels.dispatch import choose
 
 
@@ -98,6 +98,30 @@ def test_use_is_the_thread_s_own():
         thread.start()
         thread.join()
     assert seen == ["auto"]
+
+
+def _operators():
+    """Each operator's name, and a call of it on inputs that need gradients."""
+    q, x = torch.randn(3, 2, 5, 6, requires_grad=True), torch.randn(5, 4, requires_grad=True)
+    windows = torch.randn(3, 2, 16, 6, requires_grad=True)
+    w, offsets = torch.randn(2, 4, 3, requires_grad=True), torch.tensor([2, 5])
+    return {
+        "attention": lambda: attention(q, q, q)[0],
+        "window_attention": lambda: window_attention(windows, windows, windows),
+        "expert_gemm": lambda: expert_gemm(x, w, offsets),
+        "expert_gemm_dw": lambda: expert_gemm(x, w, offsets),
+    }
+
+
+@pytest.mark.parametrize("operator", _operators())
+def test_backward_in_another_thread_keeps_the_backend_of_its_forward(operator):
+    with use("eager"):
+        loss = _operators()[operator]().sum()
+    dispatch._reasons.clear()
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join()
+    assert why(operator) == 'eager: asked for by use("eager")'
 
 
 @pytest.mark.parametrize("bad", ["cuda", "", None, True, ["eager"]])

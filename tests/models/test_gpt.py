@@ -1,14 +1,17 @@
 """GPT against GPT-2 and Llama of transformers, and against itself with a cache."""
 
 import itertools
+import pickle
 
 import pytest
 import torch
 from torch import nn
 
-from labcore.attention import padding_mask, window_mask
+from labcore.attention import causal_mask, padding_mask, window_mask
+from labcore.blocks import EncoderBlock
 from labcore.metrics import parameters
 from labcore.models import GPT, GPTConfig
+from labcore.models.gpt import GPTBlock
 
 B, T, D, H, G, L, Y = 3, 5, 24, 4, 2, 2, 10
 SIZES = {"vocabulary": Y, "width": D, "layers": L, "heads": H, "hidden": 17, "max_length": 13}
@@ -136,6 +139,33 @@ def test_equals_llama(monkeypatch, tied):
     assert (ours(given) - theirs(given).logits).abs().max() < 1e-9
 
 
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_a_block_equals_torch_in_both_orders(order):
+    config = GPTConfig(**{**SIZES, "order": order, "activation": "relu"})
+    first = order == "pre"
+    theirs = nn.TransformerEncoderLayer(
+        D, H, config.hidden, 0.0, batch_first=True, norm_first=first
+    )
+    for weight in theirs.parameters():
+        nn.init.normal_(weight, std=0.5)
+    ours = GPTBlock(config).double()
+    ours.load_state_dict(EncoderBlock.from_torch(theirs.double()).state_dict())
+    x = torch.randn(B, T, D, dtype=torch.float64)
+    assert (ours(x) - theirs(x, ~causal_mask(T))).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("switches", [{}, LLAMA], ids=["gpt2", "llama"])
+def test_under_autocast_and_pickled(switches):
+    model, given = gpt(**switches), ids()
+    model.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(given)
+    assert found.dtype == torch.bfloat16
+    wanted = model(given)
+    assert (found.float() - wanted).abs().max() < 0.05 * wanted.abs().max()
+    assert torch.equal(pickle.loads(pickle.dumps(model))(given), wanted)
+
+
 def test_left_padding_equals_each_row_alone():
     ours, lengths = gpt(**LLAMA, kv_heads=G), [5, 2, 4]
     given = ids()
@@ -228,6 +258,15 @@ def test_advance_gives_the_last_logits():
 def test_bad_switches(name, value):
     with pytest.raises(ValueError, match=f"{name}: got"):
         GPTConfig(**{name: value})
+
+
+def test_bad_head_widths():
+    with pytest.raises(ValueError, match="heads: got 5; allowed: a divisor of width 24"):
+        GPTConfig(**{**SIZES, "heads": 5})
+    for switches, width in (({"key_width": 7}, 7), ({"heads": 8}, 3)):
+        GPTConfig(**{**SIZES, **switches})
+        with pytest.raises(ValueError, match=f"key_width: got {width}; allowed: an even number"):
+            GPTConfig(**{**SIZES, **switches, "position": "rope"})
 
 
 def test_bad_input():

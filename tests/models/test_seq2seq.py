@@ -105,6 +105,8 @@ def test_padding_future_and_prefixes(norm):
     for t in range(1, T + 1):
         assert (ours(source, target[:, :t])[:, -1] - out[:, t - 1]).abs().max() < 1e-9
         assert (ours.scorer(source)(target[:, :t]) - out[:, t - 1]).abs().max() < 1e-9
+    source[1, 4:], source[2, 2:] = 0, 0  # each row keeps its own padding beside its beams
+    out = ours(source, target)
     wide = ours.scorer(source)(target.repeat_interleave(2, dim=0))
     assert (wide - out[:, -1].repeat_interleave(2, dim=0)).abs().max() < 1e-9
 

@@ -178,6 +178,11 @@ def test_bad_input():
     model = T5(T5Config(**SIZES, **BUCKETS))
     with pytest.raises(ValueError, match="target: got 2 rows; allowed: 3, as the source"):
         model(numbers(3, S, 1), numbers(2, T, 1))
+    square = torch.ones(S, S, dtype=torch.bool)  # with T = S cross-attention would take it as well
+    for call in (lambda: model(numbers(3, S, 1), numbers(3, S, 2), square),
+                 lambda: model.start(numbers(3, S, 1), square)):  # fmt: skip
+        with pytest.raises(ValueError, match="source_mask: got shape .7, 7.; allowed: a mask with"):
+            call()
     with pytest.raises(ValueError, match="source: got shape"):
         model.encode(numbers(3, S, 1)[0])
     with pytest.raises(ValueError, match="max_length: got 0"):

@@ -55,6 +55,9 @@ def test_bad_input():
         hide_tokens(torch.ones(1, 3, dtype=torch.long), 3, [])
     with pytest.raises(ValueError, match="sentinels: got 1"):
         cut_spans([1, 2, 3], [(0, 1)], ["a"])
+    for tokens, sentinels in (("ab<", "<>"), ("abc", "<<")):  # could not be joined again
+        with pytest.raises(ValueError, match="sentinels: got .*; allowed: distinct ones"):
+            cut_spans(list(tokens), [(0, 1)], list(sentinels))
     with pytest.raises(ValueError, match="spans: got"):
         cut_spans([1, 2, 3], [(1, 2), (1, 3)], ["a", "b", "c"])
     with pytest.raises(ValueError, match="length: got 1"):

@@ -81,6 +81,15 @@ def test_bad_input_and_a_loss_that_is_no_number():
     model, (x, y) = problem()
     with pytest.raises(ValueError, match=r"data: got lengths \[10, 11\]"):
         fit(model, (x, y[1:]), square, steps=1, rate=0.1)
+    for data in (x, None, ([1.0], [2.0]), (torch.tensor(1.0),)):
+        with pytest.raises(TypeError, match="data: got"):
+            fit(model, data, square, steps=1, rate=0.1)
+    for betas in ((2.0, 0.9), (0.9,), "x", (0.9, math.nan), 0.9):
+        with pytest.raises(ValueError, match="betas: got"):
+            fit(model, (x, y), square, steps=1, rate=0.1, betas=betas)
+    for loss in (lambda model, x, y: model(x), lambda model, x, y: 3.0, lambda model, x, y: None):
+        with pytest.raises(ValueError, match="loss: got .*; allowed: a tensor of one number"):
+            fit(model, (x, y), loss, steps=1, rate=0.1)
     with pytest.raises(ValueError, match="size: got 0"):
         fit(model, (x, y), square, steps=1, rate=0.1, batch=0)
     with pytest.raises(ValueError, match="steps: got -1"):

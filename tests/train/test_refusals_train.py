@@ -140,6 +140,16 @@ REFUSED = [
     ],
     ("padding", ValueError, lambda: scheduled(padding=1.5)),
     *[("share", ValueError, lambda x=x: coins((2, 3), x)) for x in (math.nan, True, "1")],
+    *[("shape", ValueError, lambda x=x: coins((2, x), 0.5)) for x in (-3, 1.5, True)],
+    *[
+        ("generator", TypeError, lambda draw=draw: draw(generator=3))
+        for draw in (
+            lambda **o: coins((2, 3), 0.5, **o),
+            lambda **o: hide_tokens(SOURCE, 3, [4], **o),
+            lambda **o: random_spans(9, **o),
+            scheduled,
+        )
+    ],
     *[
         ("k", ValueError, lambda name=name, k=k: true_share(name, 1, k=k))
         for name in ("linear", "exponential", "inverse_sigmoid")

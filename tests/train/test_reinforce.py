@@ -1,6 +1,7 @@
 """REINFORCE against autograd through the exact expectation, by enumeration and by sampling."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -101,6 +102,9 @@ def test_training_climbs_and_is_the_same_twice(baseline):
     assert [entry.step for entry in logs[0]] == list(range(1, 151))
 
 
+ZEROS = torch.zeros(2)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -109,6 +113,12 @@ def test_training_climbs_and_is_the_same_twice(baseline):
         (lambda: fit_reinforce(PositionPolicy(T, Y), len, steps=1, samples=1), "samples: got 1"),
         (lambda: reinforce_loss(torch.zeros(2), torch.zeros(3)), "log_probs, rewards: got"),
         (lambda: reinforce_loss(torch.zeros(0), torch.zeros(0)), "log_probs, rewards: got"),
+        (
+            lambda: reinforce_loss(ZEROS, torch.tensor([1.0, math.nan])),
+            "rewards, baseline: got NaN",
+        ),
+        (lambda: reinforce_loss(ZEROS, ZEROS, math.inf), "rewards, baseline: got NaN or inf"),
+        (lambda: fit_reinforce(PositionPolicy(T, Y), lambda ids: math.nan, steps=1), "rewards"),
         (lambda: others_mean(torch.zeros(1)), "rewards: got 1 sample"),
         (lambda: expected_reward(torch.zeros(2), torch.zeros(3)), "logits, rewards: got"),
         (lambda: PositionPolicy(0, 3), "T: got 0"),
