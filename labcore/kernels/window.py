@@ -88,11 +88,9 @@ def window_attention_eager(q, k, v, bias=None, mask=None, *, scale=None):
     tile = _tile(q, bias, mask)
     if tile is None:
         return F.scaled_dot_product_attention(q, k, v, scale=scale).to(kept)
-    # torch's kernels disagree about rows that see nothing: show such a row everything, then
-    # overwrite what comes out.
-    empty = (tile == -math.inf).all(-1, keepdim=True)
-    q, k, v = (_by_image(x, len(tile)) for x in (q, k, v))
-    tile, empty = (x.flatten(0, 1)[None] for x in (tile.masked_fill(empty, 0), empty))
+    tile, empty = (x.flatten(0, 1)[None] for x in _opened(tile))
+    share = tile.shape[1] // shape[1]
+    q, k, v = (_by_image(x, share) for x in (q, k, v))
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=tile, scale=scale)
     return out.masked_fill(empty, 0).reshape(shape).to(kept)
 
@@ -115,6 +113,13 @@ def _tile(q, bias, mask):
     return tile if mask is None else tile + _added(mask, q.dtype)[:, None]
 
 
+def _opened(tile):
+    """The tile, and which of its rows [R or 1, H, MM, 1] see nothing: torch's kernels disagree
+    about them, so they are shown everything, and what comes of it is overwritten with zeros."""
+    empty = tile.amax(-1, keepdim=True) == -math.inf
+    return tile.masked_fill(empty, 0), empty
+
+
 def _added(mask, dtype):
     """A mask as something to add: 0 where it allows and -∞ where it forbids, or as it came."""
     if mask.dtype == torch.bool:
@@ -126,18 +131,16 @@ def _eager_backward(grad, q, k, v, bias, mask, scale, need_bias):
     """The gradients of q, k, v and bias, the weights made once more; nothing was kept for this."""
     wide = torch.float32 if q.dtype in HALF else q.dtype
     grad, q, k, v = (x.to(wide) for x in (grad, q, k, v))
-    scores = (q * scale) @ k.mT
+    p = (q * scale) @ k.mT
     tile = _tile(q, bias, mask)
-    if tile is not None:
-        scores = (scores.unflatten(0, (-1, len(tile))) + tile).flatten(0, 1)
-    top = scores.amax(-1, keepdim=True) if scores.shape[-1] else scores
-    p = (scores - top.masked_fill(top == -math.inf, 0)).exp()
-    total = p.sum(-1, keepdim=True)
-    p = p / total.masked_fill(total == 0, 1)
-    dp = grad @ v.mT
-    ds = p * (dp - (p * dp).sum(-1, keepdim=True))
+    if tile is not None and p.numel():
+        tile, empty = _opened(tile)
+        p.unflatten(0, (-1, len(tile))).add_(tile)  # in place: fresh memory costs more than sums
+        grad = grad.unflatten(0, (-1, len(tile))).masked_fill(empty, 0).flatten(0, 1)
+    p = p.softmax(-1)
+    ds = torch.ops.aten._softmax_backward_data(grad @ v.mT, p, -1, wide)  # P ∘ (dP - δ), at once
     dbias = ds.sum(0) if need_bias else None
-    return scale * (ds @ k), scale * (ds.mT @ q), p.mT @ grad, dbias
+    return (ds @ k).mul_(scale), (ds.mT @ q).mul_(scale), p.mT @ grad, dbias
 
 
 @torch.library.custom_op("labcore::window_attention_forward", mutates_args=())

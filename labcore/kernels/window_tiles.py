@@ -132,7 +132,12 @@ ROWS = Table(
 )
 COLS = Table(
     "window_backward_cols",
-    _tiles(16, (75, _NARROW, Tile(64, 64)), (75, (64,), Tile(64, 64, warps=8)))
+    _tiles(
+        16,
+        (75, _NARROW, Tile(64, 64)),
+        (75, (64,), Tile(32, 32)),
+        (90, (64,), Tile(64, 64, warps=8)),
+    )
     | _tiles(32, (75, _NARROW, Tile(32, 16)), (75, (64,), Tile(16, 16))),
 )
 BIAS = Table(
