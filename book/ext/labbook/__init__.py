@@ -28,9 +28,17 @@ def setup(app):
     for part in PARTS:
         part.setup(app)
     app.connect("env-get-outdated", generated_pages)
+    app.connect("env-updated", citing_pages)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def generated_pages(app, env, added, changed, removed):
-    """Pages with a directive of ours, which are read again at each build."""
-    return [name for name in getattr(env, "labbook_generated", ()) if name in env.found_docs]
+    """Pages with a directive of ours or the list of sources, which are read again at each build."""
+    lists = {key.docname for key in env.get_domain("cite").bibliographies}
+    names = {*getattr(env, "labbook_generated", ()), *lists}
+    return [name for name in sorted(names) if name in env.found_docs]
+
+
+def citing_pages(app, env):
+    """Pages that cite, written again: the places in the list move when another page cites more."""
+    return sorted({ref.docname for ref in env.get_domain("cite").citation_refs})
