@@ -23,8 +23,11 @@ def forward(x, w, offsets):
         if x.numel() == 0 or w.numel() == 0:
             return x.new_zeros(x.shape[0], w.shape[2])
         if _grouped_fits(x, w):
-            y = F.grouped_mm(x, w, offs=_held(offsets, x.shape[0]))
-            return y.masked_fill_(_past(offsets, x), 0)  # grouped_mm leaves them as they were
+            y = F.grouped_mm(x, w, offs=_held(offsets, x.shape[0], spans))
+            if spans is None:
+                return y.masked_fill_(_past(offsets, x), 0)
+            y[spans[-1][1] :] = 0  # grouped_mm leaves the rows of nobody as they were
+            return y
         return _tiled_forward(x, w, offsets) if spans is None else _looped_forward(x, w, spans)
 
 
@@ -35,10 +38,15 @@ def weight_gradient(x, dy, offsets):
         if x.numel() == 0 or dy.numel() == 0 or len(offsets) == 0:
             return x.new_zeros(len(offsets), x.shape[1], dy.shape[1])
         if _grouped_fits(x.t(), dy):
-            ends = _held(offsets, x.shape[0])
+            ends = _held(offsets, x.shape[0], spans)
             dw = F.grouped_mm(x.t(), dy, offs=ends)
-            empty = torch.diff(ends, prepend=ends.new_zeros(1)) == 0
-            return dw.masked_fill_(empty[:, None, None], 0)
+            if spans is None:
+                empty = torch.diff(ends, prepend=ends.new_zeros(1)) == 0
+                return dw.masked_fill_(empty[:, None, None], 0)
+            for expert, (first, end) in enumerate(spans):
+                if first == end:
+                    dw[expert] = 0
+            return dw
         return _tiled_gradient(x, dy, offsets) if spans is None else _looped_gradient(x, dy, spans)
 
 
@@ -108,8 +116,13 @@ def _rows_on_16_bytes(m):
     )
 
 
-def _held(offsets, N):
-    """int32 offsets within 0 … N that do not decrease, as the kernels read them."""
+def _held(offsets, N, spans=None):
+    """int32 offsets within 0 … N that do not decrease, as the kernels read them.
+
+    Where `spans` were made from them, they have been found to be so.
+    """
+    if spans is not None:
+        return offsets.to(torch.int32)
     return offsets.clamp(0, N).cummax(0).values.to(torch.int32)
 
 
